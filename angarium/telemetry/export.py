@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 from opentelemetry.trace import SpanKind as SdkKind
 
 from angarium.telemetry.http_session import CollectorSession
-from angarium.telemetry.otel_variables import STOP_MAX_S
+from angarium.telemetry.otel_variables import STOP_MAX_S, Collector
 from angarium.telemetry.spans import Span, SpanKind
 
 BATCH_MAX = 512
@@ -60,15 +60,16 @@ class QueuedExporter:
         self._thread = Thread(target=self._run, name="traces", daemon=True)
         self._thread.start()
 
-    def take(self, span: Callable[[], Span]) -> None:
-        """Queue a span, which is made in the thread; drop it if the queue is full."""
+    def take(self, span: Callable[[], Span]) -> bool:
+        """Queue a span, which is made in the thread; False if the queue is full, so that it is dropped."""
         if len(self._queue) >= self._queue_max:
             self.dropped += 1
             self._log_full()
-            return
+            return False
         self._queue.append(span)
         if len(self._queue) == self._wake_at:
             self._wake.set()
+        return True
 
     def _log_full(self) -> None:
         now = time.monotonic()
@@ -128,18 +129,18 @@ class QueuedExporter:
         )
 
 
-def otlp_exporter(
-    attributes: dict[str, str], *, grpc: bool, queue_max: int, delay_s: float
-) -> QueuedExporter:
+def otlp_exporter(collector: Collector, *, queue_max: int, delay_s: float) -> QueuedExporter:
     """An exporter that the standard variables configure: endpoint, headers, certificates, timeout."""
-    resource = Resource.create(dict(attributes))
-    if not grpc:
+    resource = Resource.create(dict(collector.attributes))
+    if not collector.grpc:
         return QueuedExporter(
             HttpExporter(session=CollectorSession()), resource, queue_max=queue_max, delay_s=delay_s
         )
+    from grpc import Compression
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 
-    return QueuedExporter(GrpcExporter(), resource, queue_max=queue_max, delay_s=delay_s)
+    exporter = GrpcExporter(compression=Compression[collector.grpc_compression])
+    return QueuedExporter(exporter, resource, queue_max=queue_max, delay_s=delay_s)
 
 
 def _context(trace: int, span: int) -> SpanContext:

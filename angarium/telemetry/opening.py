@@ -16,7 +16,7 @@ from angarium.telemetry.tracer import Tracer
 
 QUEUE_SIZE = 2048
 QUEUE_SIZE_MAX = 65_536
-"""Spans of some 2 kB each: with all of them waiting, a node holds 130 MB more."""
+"""Spans of some 5 kB each: with all of them waiting, a node holds 326 MB more."""
 EXPORT_DELAY_MS = 5000
 EXPORT_DELAY_MAX_MS = 60_000
 
@@ -27,8 +27,8 @@ class Exporter(Protocol):
     exported: int
     dropped: int
 
-    def take(self, span: Callable[[], Span]) -> None:
-        """Queue a span."""
+    def take(self, span: Callable[[], Span]) -> bool:
+        """Queue a span; False if it is dropped."""
 
     def finish(self) -> None:
         """Begin to send the queued spans and to end."""
@@ -58,9 +58,7 @@ def open_tracing(environ: Mapping[str, str], node: str, *, failures: bool = Fals
     limit_library_log(environ)
     from angarium.telemetry.export import otlp_exporter  # Only this needs the extra.
 
-    exporter = otlp_exporter(
-        collector.attributes, grpc=collector.grpc, queue_max=queue_max, delay_s=delay_ms / 1000
-    )
+    exporter = otlp_exporter(collector, queue_max=queue_max, delay_s=delay_ms / 1000)
     return Tracing(Tracer(sampler, exporter.take, failures=failures), exporter)
 
 

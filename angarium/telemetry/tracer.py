@@ -31,7 +31,8 @@ MOMENTS_MAX = 32
 
 
 class Tracer:
-    """Notes attempts and makes their spans; `export` takes each span and must neither block nor raise.
+    """Notes attempts and makes their spans; `export` takes each span, returns False if it drops it, and
+    must neither block nor raise.
 
     `failures`: if a trace is not sampled, the spans of a delivery are exported all the same, from the first
     attempt on that did not deliver it. `clock` is in seconds since the epoch: no record says when an event
@@ -43,7 +44,7 @@ class Tracer:
     def __init__(
         self,
         sampler: Sampler,
-        export: Callable[[Callable[[], Span]], None],
+        export: Callable[[Callable[[], Span]], bool],
         *,
         failures: bool = False,
         clock: Callable[[], float] = time.time,
@@ -109,15 +110,20 @@ class Tracer:
         if not context.sampled:
             return None
         at = self._clock()
-        return lambda: self._export(lambda: route_span(event, context, at))
+
+        def export() -> None:
+            self._export(lambda: route_span(event, context, at))
+
+        return export
 
     def _attempted(self, fact: Delivered | AttemptFailed | Throttled, event: Numbered) -> None:
         note = self._known.get((fact.receiver, event.sequence))
         if note is None:
             return
         context, url = note.context, note.url
-        if context.sampled or not _at_once(fact):
-            self._export(lambda: attempt_span(fact, event, context, url))
+        if (context.sampled or not _at_once(fact)) and self._export(
+            lambda: attempt_span(fact, event, context, url)
+        ):
             span = span_id(fact.receiver, event.sequence, fact.attempt, event.id)
             self.exemplars[0].add(Exemplar(fact.latency_ms / 1000, context.trace, span, fact.at))
         if isinstance(fact, Delivered):
@@ -129,8 +135,8 @@ class Tracer:
         note = self._known.pop((fact.receiver, event.sequence))
         if note is not None and (note.context.sampled or not _at_once(fact)):
             context, moments = note.context, tuple(note.moments)
-            self._export(lambda: delivery_span(fact, event, context, moments))
-            if isinstance(fact, Delivered):
+            exported = self._export(lambda: delivery_span(fact, event, context, moments))
+            if exported and isinstance(fact, Delivered):
                 span = span_id(fact.receiver, event.sequence, DELIVERY_ORDINAL, event.id)
                 age_s = max(fact.at - event.accepted_at, 0.0)
                 self.exemplars[1].add(Exemplar(age_s, context.trace, span, fact.at))

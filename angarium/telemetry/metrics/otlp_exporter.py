@@ -78,6 +78,8 @@ def otlp_exporter(collector: Collector) -> ReadingsExporter:
     resource = Resource.create(dict(collector.attributes))
     if not collector.grpc:
         return ReadingsExporter(HttpExporter(session=CollectorSession()), resource)
+    from grpc import Compression
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 
-    return ReadingsExporter(GrpcExporter(), resource)
+    compression = Compression[collector.grpc_compression]
+    return ReadingsExporter(GrpcExporter(compression=compression), resource)

@@ -31,9 +31,14 @@ async def test_a_shard_that_ends_leaves_no_traces_of_its_events(
     wire: Wire, js: JetStream, prefix: str
 ) -> None:
     names, spans = await install(js, prefix), list[object]()
+
+    def export(make: object) -> bool:
+        spans.append(make)
+        return True
+
     await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example", "retry": {"base_s": 3600}}')
     await publish(js, names, RECEIVER)
-    tracer = Tracer(always, spans.append)
+    tracer = Tracer(always, export)
     tracing = Tracing(tracer, Mock())
     sender = AlwaysFails(tracer)
     async with joined_node(wire, node_settings(names), SystemTime(), sender, tracing=tracing) as node:

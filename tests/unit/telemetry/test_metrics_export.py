@@ -24,11 +24,14 @@ from prometheus_client.samples import Timestamp
 
 from actors.totals import Histogram as Counted
 from angarium.settings import SettingsError
+from angarium.telemetry import otel_variables
 from angarium.telemetry.exemplars import Exemplar, Exemplars
 from angarium.telemetry.metrics.data_points import PointTimes, data_points
 from angarium.telemetry.metrics.exporting import MetricsExport, exporting, open_metrics_export
 from angarium.telemetry.metrics.families import histogram, labelled, single
 from angarium.telemetry.metrics.otlp_exporter import ReadingsExporter
+from angarium.telemetry.opening import open_tracing
+from angarium.telemetry.otel_variables import collector_of
 from tests.support.waiting import until
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
@@ -178,6 +181,7 @@ def test_without_an_endpoint_no_metrics_are_exported() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
         ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
@@ -189,9 +193,54 @@ def test_a_variable_of_metrics_that_cannot_be_used_is_named(name: str, value: st
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_either_protocol_opens_an_exporter(protocol: str) -> None:
-    environ = ENDPOINT | {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_METRIC_EXPORT_INTERVAL": "1500"}
-    export = open_metrics_export(environ, "one")
+@pytest.mark.parametrize("compression", ["", "none", "gzip", "deflate"])
+def test_either_protocol_opens_an_exporter_with_each_compression(
+    protocol: str, compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = ENDPOINT | {
+        "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_METRIC_EXPORT_INTERVAL": "1500",
+        "OTEL_EXPORTER_OTLP_COMPRESSION": compression,
+    }  # fmt: skip
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    export, tracing = open_metrics_export(environ, "one"), open_tracing(environ, "one")
     assert export is not None
+    assert tracing is not None
     export.exporter.stop()
+    tracing.exporter.stop()
     assert export.every_s == 1.5
+
+
+@pytest.mark.parametrize(
+    ("environ", "attributes"),
+    [
+        ({}, {"service.name": "angarium"}),
+        ({"OTEL_SERVICE_NAME": "hooks"}, {}),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "a=b, service.name=hooks"}, {}),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "my.service.name=x"}, {"service.name": "angarium"}),
+    ],
+)
+def test_the_service_is_named_angarium_unless_a_variable_names_it(
+    environ: dict[str, str], attributes: dict[str, str]
+) -> None:
+    collector = collector_of("metrics", ENDPOINT | environ, "one")
+    assert collector is not None
+    named = {name: value for name, value in collector.attributes.items() if name == "service.name"}
+    assert named == attributes
+
+
+@pytest.mark.parametrize("missing", ["sdk", "exporter", "exporter.otlp.proto.grpc"])
+def test_a_part_of_the_extra_that_is_not_installed_is_asked_for(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only `opentelemetry-api` may be installed, as other packages need it."""
+
+    def without(module: str) -> object:
+        name = module.removeprefix("opentelemetry.")
+        if name.startswith(f"{missing}."):
+            raise ModuleNotFoundError(module)
+        return None if name == missing else object()
+
+    monkeypatch.setattr(otel_variables, "find_spec", without)
+    with pytest.raises(SettingsError, match=r"install angarium\[otel\]"):
+        open_metrics_export(ENDPOINT, "one")

@@ -59,10 +59,12 @@ class Traced:
     def __init__(self, sampler: Sampler = always, *, failures: bool = False) -> None:
         self.spans: list[Span] = []
         self.headers: list[str] = []
+        self.room = True
         self.tracer = Tracer(sampler, self._take, failures=failures, clock=lambda: 101.0)
 
-    def _take(self, make: Callable[[], Span]) -> None:
+    def _take(self, make: Callable[[], Span]) -> bool:
         self.spans.append(make())
+        return self.room
 
     def attempt(self, ordinal: int = 1, event: Event = EVENT, sequence: int | None = 3) -> str:
         header = self.tracer.traceparent(replace(ATTEMPT, event=event, sequence=sequence, ordinal=ordinal))
@@ -114,10 +116,13 @@ def test_a_delivery_is_one_tree_below_its_producer() -> None:
 
 
 def test_the_last_exported_span_of_each_bucket_is_an_exemplar() -> None:
-    traced, unsampled = Traced(), Traced(never)
+    traced, unsampled, full = Traced(), Traced(never), Traced()
+    full.room = False
     for number, latency_ms in ((1, 4.0), (2, 4.0), (3, 70_000.0)):
         traced.attempt(sequence=number)
         traced.record(Delivered, sequence=number, at=100.0 + number, attempt=1, latency_ms=latency_ms)
+        full.attempt(sequence=number)
+        full.record(Delivered, sequence=number, at=100.0, attempt=1)
         unsampled.attempt(sequence=number, event=replace(EVENT, traceparent=""))
         unsampled.record(
             Delivered, replace(EVENT, traceparent=""), number, at=100.0, attempt=1, latency_ms=latency_ms
@@ -130,7 +135,7 @@ def test_the_last_exported_span_of_each_bucket_is_an_exemplar() -> None:
     ]
     assert attempt_s.by_bucket[-1] is not None
     assert Exemplar(2.0, second_settled.trace, second_settled.span, 102.0) in arrival_s.by_bucket
-    assert not any(any(each.by_bucket) for each in unsampled.tracer.exemplars)
+    assert not any(any(each.by_bucket) for each in unsampled.tracer.exemplars + full.tracer.exemplars)
 
 
 def test_the_deliveries_of_a_fan_out_are_below_its_routing() -> None:
@@ -267,7 +272,7 @@ def test_settled_events_make_room_for_others(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_receivers_with_the_same_number_in_one_trace_have_spans_of_their_own() -> None:
     spans = {
-        Tracer(always, lambda make: None).traceparent(replace(ATTEMPT, receiver=receiver))
+        Tracer(always, lambda make: True).traceparent(replace(ATTEMPT, receiver=receiver))
         for receiver in (RECEIVER, "acme.shipping")
     }
     assert len({each.split(b"-")[1] for each in spans}) == 1
