@@ -89,6 +89,18 @@ async def test_a_failed_delivery_is_exported_without_being_sampled(
     assert fleet.sink.latest[RECEIVER].headers["traceparent"].endswith("-00")
 
 
+async def test_the_last_spans_are_exported_when_a_node_ends(
+    fleet: Fleet, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "60000")
+    await fleet.configure([RECEIVER])
+    node = await fleet.start_ready()
+    await fleet.js.publish(names.publish_to(RECEIVER), b"{}")
+    await fleet.until(lambda: len(fleet.sink.arrivals[RECEIVER]) == 1, "it is delivered")
+    await node.stop()
+    assert sorted(each.name for each in collector.spans) == ["POST", f"deliver {RECEIVER}"]
+
+
 async def test_workers_end_as_they_should_while_a_collector_never_answers(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

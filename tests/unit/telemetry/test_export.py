@@ -8,6 +8,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from angarium.telemetry import export
 from angarium.telemetry.export import BATCH_MAX, QueuedExporter
 from angarium.telemetry.spans import Moment, Span, SpanKind
 
@@ -74,3 +75,37 @@ def test_a_full_queue_or_batch_is_sent_at_once(queue_max: int, sent: int) -> Non
     assert quick.asked.wait(30)
     exporter.stop()
     assert (exporter.exported, exporter.dropped) == (sent, 0)
+
+
+def test_a_collector_that_hangs_holds_up_the_end_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "STOP_MAX_S", 0.01)
+    hanging = SlowCollector()
+    exporter = QueuedExporter(hanging, Resource({}), queue_max=10, delay_s=0.01)
+    exporter.take(span)
+    assert hanging.asked.wait(30)
+    exporter.stop()
+    assert not hanging.got
+    assert {each.daemon for each in threading.enumerate() if each.name == "traces"} == {True}
+    hanging.may_answer.set()
+
+
+class BrokenOnce(SlowCollector):
+    """Has a defect at the first batch."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        if not self.asked.is_set():
+            self.asked.set()
+            raise RuntimeError("a defect")
+        return super().export(spans)
+
+
+def test_a_defect_of_an_exporter_costs_one_batch(caplog: pytest.LogCaptureFixture) -> None:
+    broken = BrokenOnce()
+    broken.may_answer.set()
+    exporter = QueuedExporter(broken, Resource({}), queue_max=1, delay_s=3600.0)
+    exporter.take(span)
+    assert broken.asked.wait(30)
+    exporter.take(span)
+    exporter.stop()
+    assert (exporter.exported, exporter.dropped) == (1, 1)
+    assert caplog.messages == ["traces.broken", "traces.dropped"]

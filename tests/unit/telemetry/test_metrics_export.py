@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
@@ -26,6 +27,8 @@ from actors.totals import Histogram as Counted
 from angarium.settings import SettingsError
 from angarium.telemetry import otel_variables
 from angarium.telemetry.exemplars import Exemplar, Exemplars
+from angarium.telemetry.metrics import exporting as exporting_module
+from angarium.telemetry.metrics import otlp_exporter
 from angarium.telemetry.metrics.data_points import PointTimes, data_points
 from angarium.telemetry.metrics.exporting import MetricsExport, exporting, open_metrics_export
 from angarium.telemetry.metrics.families import histogram, labelled, single
@@ -152,6 +155,52 @@ def test_a_slow_collector_gets_the_latest_reading_and_holds_nothing_up(
     exporter.stop()
     assert slow.got == [1, 4]
     assert caplog.messages == ["metrics.dropped"]
+
+
+def test_a_collector_that_hangs_holds_up_the_end_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp_exporter, "STOP_MAX_S", 0.01)
+    hanging = SlowCollector()
+    exporter = ReadingsExporter(hanging, Resource({}))
+    exporter.take([single("angarium_actors", 1)])
+    assert hanging.asked.wait(30)
+    exporter.stop()
+    assert not hanging.got
+    assert {each.daemon for each in threading.enumerate() if each.name == "metrics"} == {True}
+    hanging.may_answer.set()
+
+
+class Taken:
+    """Takes readings, and has nothing to send."""
+
+    def take(self, metrics: Sequence[Metric]) -> None:
+        """Take none."""
+
+    def stop(self) -> None:
+        """Return at once."""
+
+
+async def test_readings_rest_ten_times_as_long_as_each_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, pauses = 0.0, list[float]()
+
+    class Slow(Readings):
+        def collect(self) -> Iterator[Metric]:
+            nonlocal now
+            now += 2.0
+            yield from super().collect()
+
+    class Paused(Exception):
+        """The second reading rests."""
+
+    async def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 2:
+            raise Paused
+
+    monkeypatch.setattr(exporting_module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(Paused):
+        await exporting_module._read_regularly(MetricsExport(Taken(), 5.0), Slow())
+    assert pauses == [20.0, 20.0]
 
 
 @pytest.mark.parametrize("broken", [False, True])

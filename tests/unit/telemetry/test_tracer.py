@@ -116,7 +116,7 @@ def test_a_delivery_is_one_tree_below_its_producer() -> None:
 
 
 def test_the_last_exported_span_of_each_bucket_is_an_exemplar() -> None:
-    traced, unsampled, full = Traced(), Traced(never), Traced()
+    traced, unsampled, full = Traced(), Traced(never, failures=True), Traced()
     full.room = False
     for number, latency_ms in ((1, 4.0), (2, 4.0), (3, 70_000.0)):
         traced.attempt(sequence=number)
@@ -140,12 +140,13 @@ def test_the_last_exported_span_of_each_bucket_is_an_exemplar() -> None:
 
 def test_the_deliveries_of_a_fan_out_are_below_its_routing() -> None:
     for traceparent, parent in ((PARENT, 0xB7AD6B7169203331), ("", 0)):
-        copy, traced = replace(EVENT, source=5, traceparent=traceparent), Traced()
+        copy, traced = replace(EVENT, source=5, published_at=99.0, traceparent=traceparent), Traced()
         traced.route(replace(ROUTED, traceparent=traceparent))
         traced.attempt(event=copy)
         traced.record(Delivered, copy, at=105.0, attempt=1)
         route, post, deliver = traced.spans
         assert (route.name, route.parent, route.start, route.end) == ("route acme", parent, 99.0, 101.0)
+        assert deliver.start == 99.0
         assert (deliver.parent, post.parent) == (route.span, deliver.span)
         assert len({span.trace for span in traced.spans}) == 1
     assert route.attributes["angarium.copies"] == 2
