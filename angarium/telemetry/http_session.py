@@ -19,13 +19,12 @@ ANSWER_MAX = 64 << 10
 
 
 class _LimitedAnswer(io.RawIOBase):
-    """The bytes of an answer: at most `ANSWER_MAX`, which all come within the timeout of the socket."""
+    """The bytes of an answer: at most `ANSWER_MAX`, and none is asked for after `timeout_s`."""
 
-    def __init__(self, connected: socket.socket, raw: io.RawIOBase) -> None:
-        self._socket = connected
+    def __init__(self, raw: io.RawIOBase, timeout_s: float) -> None:
         self._raw = raw
         self._left = ANSWER_MAX
-        self._until = time.monotonic() + (connected.gettimeout() or 0.0)
+        self._until = time.monotonic() + timeout_s
 
     def readable(self) -> bool:
         """True, always."""
@@ -35,10 +34,8 @@ class _LimitedAnswer(io.RawIOBase):
         """Read some bytes. Raises OSError beyond the limits."""
         if not self._left:
             raise OSError(f"the answer is longer than {ANSWER_MAX} bytes")
-        left_s = self._until - time.monotonic()
-        if left_s <= 0:
+        if time.monotonic() > self._until:
             raise TimeoutError("the answer is not complete in time")
-        self._socket.settimeout(left_s)
         count = self._raw.readinto(memoryview(buffer)[: self._left])
         self._left -= count or 0
         return count
@@ -56,7 +53,7 @@ class _Response(HTTPResponse):
 
     def __init__(self, sock: socket.socket, *args: Any, **members: Any) -> None:
         super().__init__(sock, *args, **members)
-        self.fp = io.BufferedReader(_LimitedAnswer(sock, self.fp.detach()))
+        self.fp = io.BufferedReader(_LimitedAnswer(self.fp.detach(), sock.gettimeout() or 0.0))
 
     def begin(self) -> None:
         """Read the status and the headers."""

@@ -10,7 +10,10 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from angarium.telemetry import export
 from angarium.telemetry.export import BATCH_MAX, QueuedExporter
+from angarium.telemetry.opening import Tracing, exporting_spans
 from angarium.telemetry.spans import Moment, Span, SpanKind
+from angarium.telemetry.trace_ids import always
+from angarium.telemetry.tracer import Tracer
 
 
 class SlowCollector(SpanExporter):
@@ -109,3 +112,13 @@ def test_a_defect_of_an_exporter_costs_one_batch(caplog: pytest.LogCaptureFixtur
     exporter.stop()
     assert (exporter.exported, exporter.dropped) == (1, 1)
     assert caplog.messages == ["traces.broken", "traces.dropped"]
+
+
+async def test_the_end_waits_until_the_last_spans_are_sent() -> None:
+    slow = SlowCollector()
+    exporter = QueuedExporter(slow, Resource({}), queue_max=10, delay_s=3600.0)
+    answering = threading.Timer(0.05, slow.may_answer.set)
+    async with exporting_spans(Tracing(Tracer(always, exporter.take), exporter)):
+        exporter.take(span)
+        answering.start()
+    assert (exporter.exported, exporter.dropped) == (1, 0)
