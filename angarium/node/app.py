@@ -40,7 +40,7 @@ from angarium.node.shard import NodeContext
 from angarium.node.totals import NodeTotals
 from angarium.settings import Settings
 from angarium.telemetry.metrics.exporting import open_metrics_export
-from angarium.telemetry.opening import Tracing, open_tracing
+from angarium.telemetry.opening import Tracing, exporting_spans, open_tracing
 from angarium.terminal.run import ending_signals
 from streams.buckets.known_configurations import KnownConfigurations, receiver_finder, subscriptions_of
 from streams.clock import SystemTime, Timekeeper
@@ -91,10 +91,14 @@ async def run_node(
         loop.add_signal_handler(number, stop.set)
     place = settings.monitor if supervisor is None else supervisor
     export = open_metrics_export(os.environ, settings.node)
-    async with monitoring(place, export) as monitor, AsyncExitStack() as stack:
-        node = await _unless(
-            stop, stack.enter_async_context(open_node(settings, freeze_existing_objects, runs))
-        )
+    tracing = open_tracing(os.environ, settings.node, failures=settings.trace_failures)
+    async with (
+        exporting_spans(tracing),
+        monitoring(place, export) as monitor,
+        AsyncExitStack() as stack,
+    ):
+        opening = open_node(settings, freeze_existing_objects, runs, tracing)
+        node = await _unless(stop, stack.enter_async_context(opening))
         if node is None:
             return
         monitor.watch(node)
@@ -135,10 +139,12 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
 
 @asynccontextmanager
 async def open_node(
-    settings: Settings, on_complete: Callable[[], None] | None = None, runs: ProcessRuns = UNSUPERVISED
+    settings: Settings,
+    on_complete: Callable[[], None] | None = None,
+    runs: ProcessRuns = UNSUPERVISED,
+    tracing: Tracing | None = None,
 ) -> AsyncIterator[Node]:
     """A node over a connection and a transport of its own; see `joined_node` for `on_complete`."""
-    tracing = open_tracing(os.environ, settings.node, failures=settings.trace_failures)
     traceparent = None if tracing is None else tracing.tracer.traceparent
     resolver = DnsResolver()
     guard = Guard(
@@ -162,7 +168,7 @@ async def open_node(
             yield node
     finally:
         if tracing is not None:
-            await asyncio.to_thread(tracing.exporter.stop)
+            tracing.exporter.finish()  # The last metrics are sent at the same time.
         keeping_up.cancel()
         await transport.close()
         resolver.close()

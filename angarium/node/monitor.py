@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import assert_never
 
-from msgspec import Struct
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
@@ -20,24 +19,15 @@ from prometheus_client.registry import Collector
 
 from actors.totals import Histogram
 from angarium.http_server import Received, Reply, serve_connected
-from angarium.monitor_server import EXPOSITION_TYPE, exposition, listening, page_of, text
+from angarium.monitor_server import exposition, listening, page_of, text
 from angarium.node.metrics.node_metrics import NodeMetrics
 from angarium.node.node import Node
 from angarium.telemetry.metrics.exporting import MetricsExport, exporting
 from angarium.telemetry.metrics.families import histogram
+from angarium.telemetry.metrics.rested_pages import RestedPages
 
 LAG_SAMPLE_EVERY_S = 0.1
 LAG_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-SCRAPE_REST_FACTOR = 10
-"""A scrape is reused for this many times as long as it took: it looks at each actor in memory, and a client
-that asks all the time must not hold up the node."""
-
-
-class _Scrape(Struct, frozen=True):
-    """A page of metrics, and until when it is reused."""
-
-    page: bytes
-    good_until: float
 
 
 class Monitor(Collector):
@@ -46,16 +36,16 @@ class Monitor(Collector):
     def __init__(self) -> None:
         self._node: Node | None = None
         self._lag = Histogram(LAG_BOUNDS_S)
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
-        ProcessCollector(registry=self.registry)
-        self._scrapes: dict[bool, _Scrape] = {}
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+        self.metrics = RestedPages(self._registry)
 
     def watch(self, node: Node) -> None:
         """Answer for this started node from now on."""
         self._node = node
-        self.registry.register(NodeMetrics(node))
-        self._scrapes.clear()
+        self._registry.register(NodeMetrics(node))
+        self.metrics.renew()
 
     def answer(self, received: Received) -> Reply:
         """The answer to one request."""
@@ -84,15 +74,9 @@ class Monitor(Collector):
 
     def _metrics(self, with_exemplars: bool) -> Reply:
         """The metrics, in the text format that has exemplars if the client reads it, as Prometheus does."""
-        began_at = time.monotonic()
-        scrape = self._scrapes.get(with_exemplars)
-        if scrape is None or began_at >= scrape.good_until:
-            generate = openmetrics.generate_latest if with_exemplars else generate_latest
-            page: bytes = generate(self.registry)
-            done_at = time.monotonic()
-            scrape = _Scrape(page, done_at + SCRAPE_REST_FACTOR * (done_at - began_at))
-            self._scrapes[with_exemplars] = scrape
-        return exposition(scrape.page, openmetrics.CONTENT_TYPE_LATEST if with_exemplars else EXPOSITION_TYPE)
+        if with_exemplars:
+            return exposition(self.metrics.page(openmetrics.generate_latest), openmetrics.CONTENT_TYPE_LATEST)
+        return exposition(self.metrics.page(generate_latest))
 
 
 def unready(node: Node) -> str:
@@ -151,5 +135,5 @@ async def monitoring(
                 assert_never(place)
         sampling = asyncio.ensure_future(monitor.sample_lag())
         stack.callback(sampling.cancel)
-        await stack.enter_async_context(exporting(export, monitor.registry))
+        await stack.enter_async_context(exporting(export, monitor.metrics))
         yield monitor

@@ -28,6 +28,7 @@ from streams.clock import Timekeeper
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.fleet.lease import Lease
 from streams.fleet.members import Members
+from streams.installation.partitions import shard_of
 from streams.installation.topology import JOURNAL_AGE_S, MAX_ACK_PENDING, Names
 from streams.journal.claim import Claim, NotOwned, claim, release
 from streams.journal.journal import Journal, JournalEntry
@@ -323,6 +324,13 @@ class Shard:
         await self._router.stop()
         await self._inbox.stop()
         await self.journal.stop()
+        if self._context.tracing is not None:
+            self._context.tracing.tracer.forget_receivers(self._owned)
+
+    def _owned(self, receiver: str) -> bool:
+        """True if the receiver belongs to this shard."""
+        tenant, _, name = receiver.partition(".")
+        return shard_of(tenant, name, self._context.routing.partitions) == self.number
 
     async def hand_over(self, drain_s: float) -> bool:
         """Hand the shard over after the attempts in flight, with everything recorded, acked and released.

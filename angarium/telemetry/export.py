@@ -5,6 +5,8 @@ dropped and counted. Only this file knows the OpenTelemetry SDK.
 """
 
 import logging
+import math
+import time
 from collections import deque
 from collections.abc import Callable
 from threading import Event, Thread
@@ -17,12 +19,13 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 from opentelemetry.trace import SpanKind as SdkKind
 
+from angarium.telemetry.http_session import CollectorSession
+from angarium.telemetry.otel_variables import STOP_MAX_S, Collector
 from angarium.telemetry.spans import Span, SpanKind
 
 BATCH_MAX = 512
 """Spans in one request to the collector."""
-STOP_MAX_S = 5.0
-"""Time for the last spans when a node stops."""
+LOG_FULL_EVERY_S = 60.0
 log = logging.getLogger(__name__)
 
 _KINDS = {SpanKind.CLIENT: SdkKind.CLIENT, SpanKind.CONSUMER: SdkKind.CONSUMER}
@@ -46,33 +49,52 @@ class QueuedExporter:
         self._exporter = exporter
         self._resource = _Producer(resource.attributes, resource.schema_url)
         self._queue_max = queue_max
+        self._wake_at = min(BATCH_MAX, queue_max)
+        self._logged_full_at = -math.inf
         self._delay_s = delay_s
         self._queue: deque[Callable[[], Span]] = deque()
         self._wake = Event()
         self._stopping = False
+        self._stop_by = 0.0
         self._refused = False
         self._thread = Thread(target=self._run, name="traces", daemon=True)
         self._thread.start()
 
-    def take(self, span: Callable[[], Span]) -> None:
-        """Queue a span, which is made in the thread; drop it if the queue is full."""
+    def take(self, span: Callable[[], Span]) -> bool:
+        """Queue a span, which is made in the thread; False if the queue is full, so that it is dropped."""
         if len(self._queue) >= self._queue_max:
             self.dropped += 1
-            return
+            self._log_full()
+            return False
         self._queue.append(span)
-        if len(self._queue) == BATCH_MAX:
+        if len(self._queue) == self._wake_at:
+            self._wake.set()
+        return True
+
+    def _log_full(self) -> None:
+        now = time.monotonic()
+        if now - self._logged_full_at >= LOG_FULL_EVERY_S:
+            self._logged_full_at = now
+            log.warning("traces.queue_full", extra={"spans": self._queue_max})
+
+    def finish(self) -> None:
+        """Begin to send the queued spans and to end."""
+        if not self._stopping:
+            self._stop_by = time.monotonic() + STOP_MAX_S
+            self._stopping = True
             self._wake.set()
 
     def stop(self) -> None:
-        """Send the queued spans, and end. Those that a slow collector does not take in time are dropped."""
-        self._stopping = True
-        self._wake.set()
-        self._thread.join(STOP_MAX_S)
+        """Return when it has ended. Spans that a slow collector does not take in time are dropped."""
+        self.finish()
+        self._thread.join(max(0.0, self._stop_by - time.monotonic()))
 
     def _run(self) -> None:
-        while not self._stopping:
+        stopping = False
+        while not stopping:
             self._wake.wait(self._delay_s)
             self._wake.clear()
+            stopping = self._stopping  # Read before the queue: nothing is queued afterwards.
             while self._queue:
                 self._send([self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX))])
         self._exporter.shutdown()
@@ -107,16 +129,18 @@ class QueuedExporter:
         )
 
 
-def otlp_exporter(
-    attributes: dict[str, str], *, grpc: bool, queue_max: int, delay_s: float
-) -> QueuedExporter:
+def otlp_exporter(collector: Collector, *, queue_max: int, delay_s: float) -> QueuedExporter:
     """An exporter that the standard variables configure: endpoint, headers, certificates, timeout."""
-    resource = Resource.create(dict(attributes))
-    if not grpc:
-        return QueuedExporter(HttpExporter(), resource, queue_max=queue_max, delay_s=delay_s)
+    resource = Resource.create(dict(collector.attributes))
+    if not collector.grpc:
+        return QueuedExporter(
+            HttpExporter(session=CollectorSession()), resource, queue_max=queue_max, delay_s=delay_s
+        )
+    from grpc import Compression
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 
-    return QueuedExporter(GrpcExporter(), resource, queue_max=queue_max, delay_s=delay_s)
+    exporter = GrpcExporter(compression=Compression[collector.grpc_compression])
+    return QueuedExporter(exporter, resource, queue_max=queue_max, delay_s=delay_s)
 
 
 def _context(trace: int, span: int) -> SpanContext:

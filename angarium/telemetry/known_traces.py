@@ -3,6 +3,8 @@
 They are kept by tenant, so that a tenant whose events all fail loses its own traces and not the others'.
 """
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from angarium.telemetry.spans import Moment
@@ -30,6 +32,7 @@ class KnownTraces:
         self.dropped = 0
         self._by_tenant = dict[str, dict[Key, KnownTrace]]()
         self._count = 0
+        self._largest: dict[Key, KnownTrace] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -39,14 +42,14 @@ class KnownTraces:
         return self._by_tenant.get(_tenant(key), {}).get(key)
 
     def put(self, key: Key, trace: KnownTrace) -> None:
-        """Keep a trace. A tenant beyond its share loses its oldest, or else the tenant that began first."""
+        """Keep a trace. A tenant beyond its share loses its oldest, or else the tenant with the most."""
         tenant = _tenant(key)
         known = self._by_tenant.get(tenant, {})
         if key not in known:
             if len(known) >= TENANT_TRACES_MAX:
                 self._drop_oldest(known)
             elif self._count >= TRACES_MAX:
-                self._drop_oldest(next(iter(self._by_tenant.values())))
+                self._drop_oldest(self._largest_beside(known))
             self._count += 1
         self._by_tenant.setdefault(tenant, {})[key] = trace
 
@@ -60,6 +63,29 @@ class KnownTraces:
             if not traces:
                 del self._by_tenant[tenant]
         return trace
+
+    def forget_receiver(self, receiver: str, below: int) -> None:
+        """Forget the traces of its events with numbers below this one."""
+        known = self._by_tenant.get(receiver.partition(".")[0], {})
+        for key in [key for key in known if key[0] == receiver and key[1] < below]:
+            self.pop(key)
+
+    def forget_receivers(self, gone: Callable[[str], bool]) -> None:
+        """Forget all traces of these receivers."""
+        keys = [key for known in self._by_tenant.values() for key in known]
+        receivers = set(filter(gone, {receiver for receiver, _ in keys}))
+        for key in keys:
+            if key[0] in receivers:
+                self.pop(key)
+
+    def _largest_beside(self, known: dict[Key, KnownTrace]) -> dict[Key, KnownTrace]:
+        """The traces of a tenant that has at least as many as are `known` of another.
+
+        It is nearly always the one that was found last: to look at all tenants each time takes too long.
+        """
+        if len(known) >= len(self._largest):
+            self._largest = known or max(self._by_tenant.values(), key=len)
+        return self._largest
 
     def _drop_oldest(self, traces: dict[Key, KnownTrace]) -> None:
         self.pop(next(iter(traces)))

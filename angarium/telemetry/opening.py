@@ -1,11 +1,14 @@
 """Opens the tracing that the `OTEL_*` variables ask for. Without an endpoint, nothing is imported."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from msgspec import Struct
 
 from angarium.settings import SettingsError
+from angarium.telemetry.library_log import limit_library_log
 from angarium.telemetry.otel_variables import collector_of, whole
 from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never, ratio
@@ -13,7 +16,7 @@ from angarium.telemetry.tracer import Tracer
 
 QUEUE_SIZE = 2048
 QUEUE_SIZE_MAX = 65_536
-"""Spans of some 2 kB each: with all of them waiting, a node holds 130 MB more."""
+"""Spans of some 5 kB each: with all of them waiting, a node holds 326 MB more."""
 EXPORT_DELAY_MS = 5000
 EXPORT_DELAY_MAX_MS = 60_000
 
@@ -24,11 +27,14 @@ class Exporter(Protocol):
     exported: int
     dropped: int
 
-    def take(self, span: Callable[[], Span]) -> None:
-        """Queue a span."""
+    def take(self, span: Callable[[], Span]) -> bool:
+        """Queue a span; False if it is dropped."""
+
+    def finish(self) -> None:
+        """Begin to send the queued spans and to end."""
 
     def stop(self) -> None:
-        """Send the queued spans, and end."""
+        """Return when it has ended, or the time for that is over."""
 
 
 class Tracing(Struct, frozen=True):
@@ -49,12 +55,22 @@ def open_tracing(environ: Mapping[str, str], node: str, *, failures: bool = Fals
     sampler = sampler_of(environ)
     queue_max = whole(environ, "OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_SIZE, QUEUE_SIZE_MAX)
     delay_ms = whole(environ, "OTEL_BSP_SCHEDULE_DELAY", EXPORT_DELAY_MS, EXPORT_DELAY_MAX_MS)
+    limit_library_log(environ)
     from angarium.telemetry.export import otlp_exporter  # Only this needs the extra.
 
-    exporter = otlp_exporter(
-        collector.attributes, grpc=collector.grpc, queue_max=queue_max, delay_s=delay_ms / 1000
-    )
+    exporter = otlp_exporter(collector, queue_max=queue_max, delay_s=delay_ms / 1000)
     return Tracing(Tracer(sampler, exporter.take, failures=failures), exporter)
+
+
+@asynccontextmanager
+async def exporting_spans(tracing: Tracing | None) -> AsyncIterator[None]:
+    """Export spans while the block runs, and return when the last ones are sent."""
+    try:
+        yield
+    finally:
+        if tracing is not None:
+            tracing.exporter.finish()
+            await asyncio.to_thread(tracing.exporter.stop)
 
 
 def sampler_of(environ: Mapping[str, str]) -> Sampler:

@@ -11,14 +11,24 @@ from angarium.settings import SettingsError
 
 Signal = Literal["traces", "metrics"]
 """The kinds of data that are exported."""
-_EXPORTERS = ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.exporter.otlp.proto.grpc")
+STOP_MAX_S = 5.0
+"""Time for the last spans and metrics, together, when a process stops."""
+COMPRESSIONS = {"none": "NoCompression", "gzip": "Gzip", "deflate": "Deflate"}
+"""The values of a variable, and the names that gRPC gives them: its exporter itself knows only `gzip`."""
+_NEEDED = (
+    "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "opentelemetry.exporter.otlp.proto.grpc",
+)  # fmt: skip
 
 
 class Collector(Struct, frozen=True):
-    """The protocol that the collector speaks, and the attributes by which it knows the process."""
+    """The protocol that the collector speaks, and the attributes by which it knows the process.
+
+    `grpc_compression`: the name of a member of `grpc.Compression`. HTTP exporters read theirs themselves.
+    """
 
     grpc: bool
     attributes: dict[str, str]
+    grpc_compression: str
 
 
 def collector_of(signal: Signal, environ: Mapping[str, str], instance: str) -> Collector | None:
@@ -34,10 +44,15 @@ def collector_of(signal: Signal, environ: Mapping[str, str], instance: str) -> C
     protocol = _first(environ, name, "PROTOCOL") or "http/protobuf"
     if protocol not in ("grpc", "http/protobuf"):
         raise SettingsError(f"OTEL_EXPORTER_OTLP_PROTOCOL: must be grpc or http/protobuf, not {protocol!r}")
-    if find_spec("opentelemetry") is None or not all(map(find_spec, _EXPORTERS)):
+    compression = (_first(environ, name, "COMPRESSION") or "none").strip().lower()
+    if compression not in COMPRESSIONS:
+        raise SettingsError(
+            f"OTEL_EXPORTER_OTLP_COMPRESSION: must be none, gzip or deflate, not {compression!r}"
+        )
+    if not all(map(_installed, _NEEDED)):
         raise SettingsError("OTEL_EXPORTER_OTLP_ENDPOINT: install angarium[otel], or unset this variable")
     attributes = {"service.version": __version__, "service.instance.id": instance} | _service(environ)
-    return Collector(protocol == "grpc", attributes)
+    return Collector(protocol == "grpc", attributes, COMPRESSIONS[compression])
 
 
 def whole(environ: Mapping[str, str], name: str, default: int, most: int) -> int:
@@ -56,5 +71,14 @@ def _first(environ: Mapping[str, str], signal: str, member: str) -> str:
 
 def _service(environ: Mapping[str, str]) -> dict[str, str]:
     """The name of the service, unless the standard variables name it."""
-    named = environ.get("OTEL_SERVICE_NAME") or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    return {} if named else {"service.name": "angarium"}
+    attributes = environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")
+    named = any(each.partition("=")[0].strip() == "service.name" for each in attributes)
+    return {} if named or environ.get("OTEL_SERVICE_NAME") else {"service.name": "angarium"}
+
+
+def _installed(module: str) -> bool:
+    """True if it can be imported. `find_spec` raises if a package above it is missing."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from actors.ids import is_tenant
 from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, OutcomeFact, Throttled
 from actors.machine.numbering import Numbered
 from angarium.telemetry.trace_ids import DELIVERY_ORDINAL, TraceContext, route_span_id, span_id
@@ -94,12 +95,16 @@ def delivery_span(
 
 
 def route_span(event: RoutedEvent, context: TraceContext, at: float) -> Span:
-    """The span of a routed event, from the time it was accepted until all its copies were stored."""
+    """The span of a routed event, from the time it was accepted until all its copies were stored.
+
+    A producer may invent a tenant: the span has only a name that a tenant can have.
+    """
+    tenant = event.tenant if is_tenant(event.tenant) else "_other"
     attributes: dict[str, Value] = {
         "messaging.system": "angarium",
         "messaging.operation.name": "route",
         "messaging.operation.type": "process",
-        "messaging.destination.name": event.tenant,
+        "messaging.destination.name": tenant,
         "messaging.message.id": event.id,
         "angarium.copies": event.copies,
     }
@@ -108,7 +113,7 @@ def route_span(event: RoutedEvent, context: TraceContext, at: float) -> Span:
     else:
         attributes["angarium.event.type"] = event.type
     return Span(
-        name=f"route {event.tenant}", kind=SpanKind.CONSUMER, trace=context.trace, failed=event.malformed,
+        name=f"route {tenant}", kind=SpanKind.CONSUMER, trace=context.trace, failed=event.malformed,
         span=route_span_id(event.tenant, event.source, event.id), parent=context.parent,
         start=min(event.stored_at, at), end=at, attributes=attributes,
     )  # fmt: skip

@@ -7,7 +7,16 @@ may be exported.
 import time
 from collections.abc import Callable, Sequence
 
-from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Throttled
+from actors.machine.facts import (
+    AttemptFailed,
+    DeadLettered,
+    Delivered,
+    Forgot,
+    Missing,
+    Removed,
+    Repaired,
+    Throttled,
+)
 from actors.machine.numbering import Numbered
 from actors.ports import Attempt, Recorded
 from actors.totals import ARRIVAL_BOUNDS_S, ATTEMPT_BOUNDS_S
@@ -22,7 +31,8 @@ MOMENTS_MAX = 32
 
 
 class Tracer:
-    """Notes attempts and makes their spans; `export` takes each span and must neither block nor raise.
+    """Notes attempts and makes their spans; `export` takes each span, returns False if it drops it, and
+    must neither block nor raise.
 
     `failures`: if a trace is not sampled, the spans of a delivery are exported all the same, from the first
     attempt on that did not deliver it. `clock` is in seconds since the epoch: no record says when an event
@@ -34,7 +44,7 @@ class Tracer:
     def __init__(
         self,
         sampler: Sampler,
-        export: Callable[[Callable[[], Span]], None],
+        export: Callable[[Callable[[], Span]], bool],
         *,
         failures: bool = False,
         clock: Callable[[], float] = time.time,
@@ -50,6 +60,11 @@ class Tracer:
     def dropped(self) -> int:
         """Events whose spans are left out from some attempt on: too many others were not settled."""
         return self._known.dropped
+
+    @property
+    def known(self) -> int:
+        """Events that were attempted and are not settled, as far as their spans may be exported."""
+        return len(self._known)
 
     def traceparent(self, attempt: Attempt) -> bytes:
         """The header of the attempt, whose trace is noted if a span of it may be exported."""
@@ -79,8 +94,15 @@ class Tracer:
                 case DeadLettered():
                     for event in fact.events:
                         self._settled(fact, event)
+                case Forgot() | Removed() | Missing() | Repaired():
+                    # Some of these events are gone. An attempt at any other notes its trace again.
+                    self._known.forget_receiver(fact.receiver, fact.next_sequence)
                 case _:
                     pass  # Other facts are neither an attempt nor the end of a delivery.
+
+    def forget_receivers(self, gone: Callable[[str], bool]) -> None:
+        """Forget the events of these receivers, which have another owner from now on."""
+        self._known.forget_receivers(gone)
 
     def routed(self, event: RoutedEvent) -> Callable[[], None] | None:
         """Make the span of an event whose copies are all stored; returns what exports it."""
@@ -88,15 +110,20 @@ class Tracer:
         if not context.sampled:
             return None
         at = self._clock()
-        return lambda: self._export(lambda: route_span(event, context, at))
+
+        def export() -> None:
+            self._export(lambda: route_span(event, context, at))
+
+        return export
 
     def _attempted(self, fact: Delivered | AttemptFailed | Throttled, event: Numbered) -> None:
         note = self._known.get((fact.receiver, event.sequence))
         if note is None:
             return
         context, url = note.context, note.url
-        if context.sampled or not _at_once(fact):
-            self._export(lambda: attempt_span(fact, event, context, url))
+        if (context.sampled or not _at_once(fact)) and self._export(
+            lambda: attempt_span(fact, event, context, url)
+        ):
             span = span_id(fact.receiver, event.sequence, fact.attempt, event.id)
             self.exemplars[0].add(Exemplar(fact.latency_ms / 1000, context.trace, span, fact.at))
         if isinstance(fact, Delivered):
@@ -108,8 +135,8 @@ class Tracer:
         note = self._known.pop((fact.receiver, event.sequence))
         if note is not None and (note.context.sampled or not _at_once(fact)):
             context, moments = note.context, tuple(note.moments)
-            self._export(lambda: delivery_span(fact, event, context, moments))
-            if isinstance(fact, Delivered):
+            exported = self._export(lambda: delivery_span(fact, event, context, moments))
+            if exported and isinstance(fact, Delivered):
                 span = span_id(fact.receiver, event.sequence, DELIVERY_ORDINAL, event.id)
                 age_s = max(fact.at - event.accepted_at, 0.0)
                 self.exemplars[1].add(Exemplar(age_s, context.trace, span, fact.at))

@@ -80,10 +80,17 @@ class WorkerCounts:
         self._start_number = 0
 
     def take(self, start_number: int, families: Families) -> None:
-        """Take the metrics of its process; `start_number` differs for each process."""
+        """Take the metrics of its process; `start_number` differs for each process.
+
+        What a process has counted stays, even if its page no longer names the tenant.
+        """
         if start_number != self._start_number:
             join(self.before, counted(self.latest))
             self._start_number = start_number
+        else:
+            for name, each in counted(self.latest).items():
+                now = families.setdefault(name, Family(each.kind, each.text, {}))
+                now.samples = each.samples | now.samples
         self.latest = families
 
 

@@ -15,10 +15,12 @@ import time
 import msgspec
 
 from angarium.settings import Settings
+from angarium.telemetry.otel_variables import STOP_MAX_S
 from streams.fleet.process_runs import ProcessRuns
 
-STOP_MARGIN_S = 5.0
-"""Time that a node takes to stop, in addition to `drain_s`: it finishes claims, records and releases."""
+STOP_MARGIN_S = 5.0 + STOP_MAX_S
+"""Time that a node takes to stop, in addition to `drain_s`: it finishes claims, records and releases, and
+sends its last spans and metrics."""
 
 
 def stop_timeout_s(settings: Settings) -> float:

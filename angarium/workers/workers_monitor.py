@@ -5,13 +5,17 @@ out of the sums of what is measured now, and counted in `angarium_workers`.
 """
 
 import asyncio
+import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from angarium.http_server import Pending, Received, Reply
 from angarium.monitor_server import broken, exposition, page_of, text
+from angarium.telemetry.metrics.rested_pages import REST_FACTOR
 from angarium.telemetry.metrics.table import BY_NAME
 from angarium.workers.metric_sums import Families, Family, Samples, Sum, WorkerCounts, counted, join, read
 from angarium.workers.worker import Worker
@@ -23,6 +27,14 @@ SUPERVISOR_METRICS = (
 """Metrics of its own process that the supervisor adds: it takes CPU and memory, too."""
 
 
+class WorkerAnswer(Struct, frozen=True):
+    """What a worker answered, and the number of the process that was asked: its next one counts from zero."""
+
+    worker: Worker
+    start_number: int
+    reply: Reply | None
+
+
 class WorkersMonitor:
     """Answers for all workers."""
 
@@ -32,6 +44,8 @@ class WorkersMonitor:
         self._own = CollectorRegistry()
         ProcessCollector(registry=self._own)
         self._pending: dict[str, asyncio.Task[Reply]] = {}
+        self._scrape: Reply | None = None
+        self._scrape_good_until = -math.inf
 
     def answer(self, received: Received) -> Reply | Pending:
         """The answer to one request."""
@@ -46,32 +60,42 @@ class WorkersMonitor:
             pending.add_done_callback(lambda _: self._pending.pop(path))
         return pending
 
-    async def _answers(self, path: str) -> list[tuple[Worker, Reply | None]]:
-        replies = await asyncio.gather(*(worker.ask(path) for worker in self._workers))
-        return list(zip(self._workers, replies, strict=True))
+    async def _answers(self, path: str) -> list[WorkerAnswer]:
+        return await asyncio.gather(*(_ask(worker, path) for worker in self._workers))
 
     async def _health(self) -> Reply:
         """Like a single node: unhealthy if one hangs. One that ended is started again, which helps more."""
         answers = await self._answers("/healthz")
-        hanging = [worker.name for worker, reply in answers if reply is None and worker.has_answered]
+        hanging = [each.worker.name for each in answers if each.reply is None and each.worker.has_answered]
         return text(503, f"no answer from {', '.join(hanging)}") if hanging else text(200, "ok")
 
     async def _readiness(self) -> Reply:
         wrong = [
-            f"{worker.name}: {why}"
-            for worker, reply in await self._answers("/readyz")
-            if (why := _unready(worker, reply))
+            f"{each.worker.name}: {why}"
+            for each in await self._answers("/readyz")
+            if (why := _unready(each.worker, each.reply))
         ]
         return text(503, f"not ready: {'; '.join(wrong)}") if wrong else text(200, "ready")
 
     async def _metrics(self) -> Reply:
+        """The sums, or those before: they are reused as long as a node reuses its page (`RestedPages`)."""
+        if self._scrape is not None and time.monotonic() < self._scrape_good_until:
+            return self._scrape
+        answers = await self._answers("/metrics")
+        began_at = time.monotonic()  # To wait for workers holds nothing up.
+        self._scrape = exposition(generate_latest(Sum(self._sum(answers))))
+        done_at = time.monotonic()
+        self._scrape_good_until = done_at + REST_FACTOR * (done_at - began_at)
+        return self._scrape
+
+    def _sum(self, answers: Sequence[WorkerAnswer]) -> Families:
         total: Families = {}
         up = 0
-        for worker, reply in await self._answers("/metrics"):
-            counts = self._counts[worker.name]
-            if reply is not None and reply.status == 200:
+        for each in answers:
+            counts = self._counts[each.worker.name]
+            if each.reply is not None and each.reply.status == 200:
                 up += 1
-                counts.take(worker.starts, read(reply.body))
+                counts.take(each.start_number, read(each.reply.body))
                 join(total, counts.latest)
             else:
                 join(total, counted(counts.latest))
@@ -79,7 +103,7 @@ class WorkersMonitor:
         own = read(generate_latest(self._own))
         join(total, {name: each for name, each in own.items() if name in SUPERVISOR_METRICS})
         join(total, self._about_workers(up))
-        return exposition(generate_latest(Sum(total)))
+        return total
 
     def _about_workers(self, up: int) -> Families:
         name, again = "angarium_workers", "angarium_worker_restarts_total"
@@ -90,6 +114,11 @@ class WorkersMonitor:
             name: Family("gauge", BY_NAME[name].help, workers),
             again.removesuffix("_total"): Family("counter", BY_NAME[again].help, {(again, ()): restarts}),
         }  # fmt: skip
+
+
+async def _ask(worker: Worker, path: str) -> WorkerAnswer:
+    start_number = worker.starts
+    return WorkerAnswer(worker, start_number, await worker.ask(path))
 
 
 async def _unless_broken(path: str, page: Callable[[], Awaitable[Reply]]) -> Reply:

@@ -47,6 +47,8 @@ RECEIVER_LOOKED_AT_MAX = 256
 _SOURCE = re.compile(r"[1-9][0-9]{0,18}\Z")
 PUBLISHED_APART_S = 0.01
 """Time from publishing an event to storing its copy that is worth a member in each of its facts."""
+PUBLISHED_AGE_MAX_S = 7 * 86400.0
+"""Age of the oldest event of which there may be a copy, by default. A producer can write the header, too."""
 _AGAIN = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 _CONTENT_TYPE = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,254}[\x21-\x7e])?\Z")
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z")
@@ -104,7 +106,7 @@ def event_of(position: int, stored_at: float, headers: dict[str, str] | None, bo
             published_at = float(given[EVENT_PUBLISHED])
         except ValueError:
             published_at = 0.0  # Only a router sets it.
-        if not 0 < published_at < stored_at - PUBLISHED_APART_S:
+        if not stored_at - PUBLISHED_AGE_MAX_S < published_at < stored_at - PUBLISHED_APART_S:
             published_at = 0.0
     traceparent = given[TRACEPARENT]
     if traceparent and not _TRACEPARENT.match(traceparent):

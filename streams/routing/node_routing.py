@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
+from actors.ids import is_tenant
 from actors.tenant_settings import SettingsByTenant
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
@@ -28,7 +29,10 @@ class RoutingTotals(Struct):
 
 
 class EventsByTenant:
-    """The number of fan-outs routed by tenant; those of tenants beyond the first 4,096 are `others`."""
+    """The number of fan-outs routed by tenant.
+
+    `others`: those of tenants beyond the first 4,096, and of names that no tenant can have.
+    """
 
     __slots__ = ("counts", "others")
 
@@ -38,7 +42,7 @@ class EventsByTenant:
 
     def add_new(self, tenant: str) -> None:
         """Count the first event of a tenant that has no count yet."""
-        if len(self.counts) < COUNTED_TENANTS_MAX:
+        if len(self.counts) < COUNTED_TENANTS_MAX and is_tenant(tenant):
             self.counts[tenant] = 1
         else:
             self.others += 1

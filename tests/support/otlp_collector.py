@@ -12,9 +12,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 class Collector:
-    """An OTLP collector on loopback that keeps the spans that it got, and the metrics that came last."""
+    """An OTLP collector on loopback that keeps the spans that it got, and the metrics that came last.
 
-    def __init__(self) -> None:
+    It answers each request with `status`.
+    """
+
+    def __init__(self, status: int = 200) -> None:
         self.spans: list[Span] = []
         self.metrics: dict[str, ResourceMetrics] = {}
         collector = self
@@ -27,7 +30,7 @@ class Collector:
                         collector.take_spans(ExportTraceServiceRequest.FromString(body))
                     case "/v1/metrics":
                         collector.take_metrics(ExportMetricsServiceRequest.FromString(body))
-                self.send_response(200)
+                self.send_response(status)
                 self.send_header("content-length", "0")
                 self.end_headers()
 

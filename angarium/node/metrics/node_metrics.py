@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from actors.ids import is_tenant
 from angarium import __version__
 from angarium.node.metrics.largest import OTHERS, LargestCounters, largest, oldest
 from angarium.node.metrics.receivers_in_memory import FILLS, HELD_BACK, ReceiversInMemory
@@ -86,7 +87,8 @@ class NodeMetrics(Collector):
         for shard in self._node.owned.values():
             progress = shard.routing()
             lags.update((name, progress.routed - at) for name, at in progress.parked_tenants.items())
-        parked = dict.fromkeys(largest(lags, context.metrics_names), 1)
+        named = {name: lag for name, lag in lags.items() if is_tenant(name)}
+        parked = dict.fromkeys(largest(named, context.metrics_names), 1)
         parked[OTHERS] = len(lags) - len(parked) + 1
         yield single("angarium_tenants_parked", len(lags))
         yield labelled("angarium_tenant_parked", parked)

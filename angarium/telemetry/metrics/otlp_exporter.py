@@ -14,11 +14,10 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.core import Metric
 
+from angarium.telemetry.http_session import CollectorSession
 from angarium.telemetry.metrics.data_points import PointTimes, data_points
-from angarium.telemetry.otel_variables import Collector
+from angarium.telemetry.otel_variables import STOP_MAX_S, Collector
 
-STOP_MAX_S = 5.0
-"""Time for the last reading when the process stops."""
 log = logging.getLogger(__name__)
 
 
@@ -78,7 +77,9 @@ def otlp_exporter(collector: Collector) -> ReadingsExporter:
     """An exporter that the standard variables configure: endpoint, headers, certificates, timeout."""
     resource = Resource.create(dict(collector.attributes))
     if not collector.grpc:
-        return ReadingsExporter(HttpExporter(), resource)
+        return ReadingsExporter(HttpExporter(session=CollectorSession()), resource)
+    from grpc import Compression
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 
-    return ReadingsExporter(GrpcExporter(), resource)
+    compression = Compression[collector.grpc_compression]
+    return ReadingsExporter(GrpcExporter(compression=compression), resource)

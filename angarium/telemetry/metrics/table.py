@@ -220,7 +220,9 @@ NODE = (
             "`exported`, `dropped` (the queue was full, the collector did not take them, or too many events "
             "of a tenant were not settled)",
         ),),
-        note="Only if [traces](operating.md#traces) are on",
+        note="Only if [traces](operating.md#traces) are on. A span counts as exported when the collector has "
+        "answered its batch with success; which spans it rejects in that answer "
+        "(`partial_success`) is not read",
     ),
     MetricDescription(
         name="angarium_loop_lag_seconds", kind=MetricKind.HISTOGRAM, unit="s",

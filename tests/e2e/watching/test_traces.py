@@ -1,5 +1,7 @@
 """A node exports traces to a collector, with the span ids that receivers got, over a kill -9, too."""
 
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import SpanKind, Tracer
 
+from angarium.telemetry.otel_variables import STOP_MAX_S
 from streams.installation.topology import Names
 from tests.support.fleet.fleet import Fleet
 from tests.support.fleet.sink import Reply, Request
@@ -84,6 +87,35 @@ async def test_a_failed_delivery_is_exported_without_being_sampled(
     await fleet.until(lambda: bool(collector.headers(f"deliver {RECEIVER}")), "the failure was exported")
     assert sorted(each.name for each in collector.spans) == ["POST", "POST", f"deliver {RECEIVER}"]
     assert fleet.sink.latest[RECEIVER].headers["traceparent"].endswith("-00")
+
+
+async def test_the_last_spans_are_exported_when_a_node_ends(
+    fleet: Fleet, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "60000")
+    await fleet.configure([RECEIVER])
+    node = await fleet.start_ready()
+    await fleet.js.publish(names.publish_to(RECEIVER), b"{}")
+    await fleet.until(lambda: len(fleet.sink.arrivals[RECEIVER]) == 1, "it is delivered")
+    await node.stop()
+    assert sorted(each.name for each in collector.spans) == ["POST", f"deliver {RECEIVER}"]
+
+
+async def test_workers_end_as_they_should_while_a_collector_never_answers(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "50")
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+        await fleet.configure([RECEIVER])
+        node = await fleet.start(workers=2)
+        await fleet.hears(node, "node.ready", 2)
+        await fleet.js.publish(names.publish_to(RECEIVER), b"{}")
+        await fleet.until(lambda: len(fleet.sink.arrivals[RECEIVER]) == 1, "it is delivered")
+        began_at = time.monotonic()
+        await node.stop()
+        assert STOP_MAX_S <= time.monotonic() - began_at < 2 * STOP_MAX_S, "spans and metrics together"
 
 
 @needs_jaeger

@@ -1,15 +1,18 @@
 """The text for Prometheus, and why a node is not ready."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_latest
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from actors.policy import Rate
 from actors.totals import Histogram
@@ -20,7 +23,9 @@ from angarium.node.monitor import Monitor, unready
 from angarium.node.node import Node
 from angarium.node.shard import Shard
 from angarium.node.totals import NodeTotals
-from angarium.telemetry.metrics.families import histogram
+from angarium.telemetry.metrics import rested_pages
+from angarium.telemetry.metrics.families import histogram, single
+from angarium.telemetry.metrics.rested_pages import RestedPages
 from streams.dead_letters.letters import REASONS
 from streams.routing.node_routing import EventsByTenant, RoutingTotals
 from streams.routing_progress import RoutingProgress
@@ -168,7 +173,8 @@ async def test_metrics_name_the_largest_and_sum_up_the_others() -> None:
     await world.pass_time(1)
     counted = EventsByTenant()
     counted.counts = {"acme": 7, "other": 2, "calm": 1}
-    parked = {"acme": 8, "other": 2, "calm": 7}
+    counted.others = 3
+    parked = {"acme": 8, "other": 2, "calm": 7, "_other": 1}
     watched = node({0: shard(world, parked=parked)}, metrics_names=1, routed_by_tenant=counted)
     found = scraped(watched)
     none = scraped(node({0: shard(world, parked=parked)}, routed_by_tenant=counted))
@@ -182,8 +188,8 @@ async def test_metrics_name_the_largest_and_sum_up_the_others() -> None:
         "acme.a": pytest.approx(16, abs=0.1), "_other": pytest.approx(11, abs=0.1)
     }  # fmt: skip
     assert told("angarium_tenant_receivers_held", "paused") == {"acme paused": 2, "_other paused": 1}
-    assert told("angarium_tenant_parked") == {"other": 1, "_other": 2}
-    assert told("angarium_tenant_routed_events_total") == {"acme": 7, "_other": 3}
+    assert told("angarium_tenant_parked") == {"other": 1, "_other": 3}
+    assert told("angarium_tenant_routed_events_total") == {"acme": 7, "_other": 6}
     assert told("angarium_rate_buckets") == {"empty": 0, "low": 0, "high": 1, "full": 0}
     assert labels_of(none, "angarium_backlog_events") == {"_other": 10}
     assert not [name for name in none if "acme" in name or "calm" in name]
@@ -259,14 +265,14 @@ def test_constant_scrapes_take_at_most_a_tenth_of_the_loop(monkeypatch: pytest.M
     """A scrape looks at each actor in memory: 100,000 of them take 60 ms."""
     now, scrapes = 0.0, 0
 
-    def scrape(_: CollectorRegistry) -> bytes:
+    def scrape(_: Collector) -> bytes:
         nonlocal now, scrapes
         now += 0.06
         scrapes += 1
         return b"%d" % scrapes
 
     monkeypatch.setattr(monitoring, "generate_latest", scrape)
-    monkeypatch.setattr(monitoring, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(rested_pages, "time", SimpleNamespace(monotonic=lambda: now))
     monitor = Monitor()
     told = []
     for _ in range(100):
@@ -275,6 +281,30 @@ def test_constant_scrapes_take_at_most_a_tenth_of_the_loop(monkeypatch: pytest.M
     assert told == [b"1"] * 60 + [b"2"] * 40
     monitor.watch(node({}))
     assert monitor.answer(Received("GET", "/metrics", {}, b"")).body == b"3"
+
+
+def test_both_formats_and_the_export_share_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rested_pages, "REST_FACTOR", 1e9)
+    counting = CountedReadings()
+    pages = RestedPages(counting)
+    shown = [pages.page(each) for each in (generate_latest, openmetrics_latest, generate_latest)]
+    assert counting.readings == 1
+    assert shown[0] == shown[2] != shown[1]
+    exported = pages.collect()
+    assert counting.readings == 2, "an export reads anew"
+    assert f"angarium_actors {exported[0].samples[0].value}" in pages.page(generate_latest).decode()
+    assert counting.readings == 2
+
+
+class CountedReadings(Collector):
+    """Metrics that show how often they were read."""
+
+    def __init__(self) -> None:
+        self.readings = 0
+
+    def collect(self) -> Iterator[Metric]:
+        self.readings += 1
+        yield single("angarium_actors", self.readings)
 
 
 def test_a_failure_during_a_scrape_is_logged_and_answered(caplog: pytest.LogCaptureFixture) -> None:

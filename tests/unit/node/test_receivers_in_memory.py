@@ -63,6 +63,22 @@ async def test_an_attempt_that_is_overdue_makes_its_receiver_behind(make: Callab
 
 
 @in_virtual_time
+async def test_an_attempt_is_overdue_a_minute_after_its_shard_was_claimed_at_the_earliest() -> None:
+    world = strict()
+    world.journal.stalled = True
+    world.publish(3)
+    await world.pass_time(61)
+    world.crash()
+    world.journal.stalled = True
+    world.hand_out()
+    await world.pass_time(50)
+    assert (seen(world).waiting, seen(world).behind) == (3, 0)
+    await world.pass_time(20)
+    assert seen(world).behind == 1
+    world.host.stop()
+
+
+@in_virtual_time
 @pytest.mark.parametrize("make", WORLDS)
 async def test_a_receiver_that_is_held_back_is_not_behind(make: Callable[..., ShardWorld]) -> None:
     """A pause, its rate, backoff, its own request and a slow answer hold it back."""

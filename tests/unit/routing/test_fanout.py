@@ -88,10 +88,11 @@ def test_a_direct_send_cannot_have_the_type_of_an_alert() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "source"), [("1.000", ""), ("x", "7"), ("nan", "7"), ("1700000009.000", "7"), ("9" * 400, "7")]
+    ("said", "source"),
+    [("1.000", ""), ("1.000", "7"), ("x", "7"), ("nan", "7"), ("1700000009.000", "7"), ("9" * 400, "7")],
 )
 def test_a_time_that_no_router_wrote_is_ignored(said: str, source: str) -> None:
-    """A direct send has none, and nothing is published after its copy is stored."""
+    """A direct send has none. No event is published after its copy is stored, or before streams begin."""
     event = event_of(7, AT, {"Angarium-Published": said, "Angarium-Source": source}, b"")
     assert (event.published_at, event.malformed) == (0.0, "")
 

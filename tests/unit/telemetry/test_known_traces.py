@@ -25,16 +25,28 @@ def test_a_tenant_beyond_its_share_loses_its_oldest(monkeypatch: pytest.MonkeyPa
     assert (len(held), held.dropped) == (3, 1)
 
 
-def test_if_all_places_are_taken_the_tenant_that_began_first_gives_one_up(
+def test_if_all_places_are_taken_the_tenant_with_the_most_gives_one_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(known_traces, "TRACES_MAX", 2)
-    keys = [("a.one", 1), ("b.one", 1), ("c.one", 1)]
+    monkeypatch.setattr(known_traces, "TRACES_MAX", 4)
+    keys = [("quiet.one", 1), ("a.one", 1), ("a.one", 2), ("b.one", 1), ("c.one", 1), ("b.one", 2)]
     held = KnownTraces()
     for key in keys:
         held.put(key, TRACE)
-    assert kept(held, *keys) == keys[1:]
-    assert (len(held), held.dropped) == (2, 1)
+    assert kept(held, *keys) == [("quiet.one", 1), ("a.one", 2), ("c.one", 1), ("b.one", 2)]
+    assert (len(held), held.dropped) == (4, 2)
+
+
+def test_the_traces_of_a_receiver_that_is_gone_are_forgotten_without_being_counted() -> None:
+    held = KnownTraces()
+    keys = [("a.one", 1), ("a.one", 2), ("a.one", 3), ("a.two", 1), ("b.one", 1)]
+    for key in keys:
+        held.put(key, TRACE)
+    held.forget_receiver("a.one", 3)
+    assert kept(held, *keys) == keys[2:]
+    held.forget_receivers(lambda receiver: receiver.endswith(".one"))
+    assert kept(held, *keys) == [("a.two", 1)]
+    assert (len(held), held.dropped) == (1, 0)
 
 
 def test_a_settled_event_leaves_nothing() -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
@@ -24,11 +25,16 @@ from prometheus_client.samples import Timestamp
 
 from actors.totals import Histogram as Counted
 from angarium.settings import SettingsError
+from angarium.telemetry import otel_variables
 from angarium.telemetry.exemplars import Exemplar, Exemplars
+from angarium.telemetry.metrics import exporting as exporting_module
+from angarium.telemetry.metrics import otlp_exporter
 from angarium.telemetry.metrics.data_points import PointTimes, data_points
 from angarium.telemetry.metrics.exporting import MetricsExport, exporting, open_metrics_export
 from angarium.telemetry.metrics.families import histogram, labelled, single
 from angarium.telemetry.metrics.otlp_exporter import ReadingsExporter
+from angarium.telemetry.opening import open_tracing
+from angarium.telemetry.otel_variables import collector_of
 from tests.support.waiting import until
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
@@ -151,6 +157,52 @@ def test_a_slow_collector_gets_the_latest_reading_and_holds_nothing_up(
     assert caplog.messages == ["metrics.dropped"]
 
 
+def test_a_collector_that_hangs_holds_up_the_end_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp_exporter, "STOP_MAX_S", 0.01)
+    hanging = SlowCollector()
+    exporter = ReadingsExporter(hanging, Resource({}))
+    exporter.take([single("angarium_actors", 1)])
+    assert hanging.asked.wait(30)
+    exporter.stop()
+    assert not hanging.got
+    assert {each.daemon for each in threading.enumerate() if each.name == "metrics"} == {True}
+    hanging.may_answer.set()
+
+
+class Taken:
+    """Takes readings, and has nothing to send."""
+
+    def take(self, metrics: Sequence[Metric]) -> None:
+        """Take none."""
+
+    def stop(self) -> None:
+        """Return at once."""
+
+
+async def test_readings_rest_ten_times_as_long_as_each_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, pauses = 0.0, list[float]()
+
+    class Slow(Readings):
+        def collect(self) -> Iterator[Metric]:
+            nonlocal now
+            now += 2.0
+            yield from super().collect()
+
+    class Paused(Exception):
+        """The second reading rests."""
+
+    async def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 2:
+            raise Paused
+
+    monkeypatch.setattr(exporting_module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(Paused):
+        await exporting_module._read_regularly(MetricsExport(Taken(), 5.0), Slow())
+    assert pauses == [20.0, 20.0]
+
+
 @pytest.mark.parametrize("broken", [False, True])
 async def test_metrics_are_read_regularly_and_once_more_at_the_end(
     broken: bool, caplog: pytest.LogCaptureFixture
@@ -178,6 +230,7 @@ def test_without_an_endpoint_no_metrics_are_exported() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
         ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
@@ -189,9 +242,54 @@ def test_a_variable_of_metrics_that_cannot_be_used_is_named(name: str, value: st
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_either_protocol_opens_an_exporter(protocol: str) -> None:
-    environ = ENDPOINT | {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_METRIC_EXPORT_INTERVAL": "1500"}
-    export = open_metrics_export(environ, "one")
+@pytest.mark.parametrize("compression", ["", "none", "gzip", "deflate"])
+def test_either_protocol_opens_an_exporter_with_each_compression(
+    protocol: str, compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = ENDPOINT | {
+        "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_METRIC_EXPORT_INTERVAL": "1500",
+        "OTEL_EXPORTER_OTLP_COMPRESSION": compression,
+    }  # fmt: skip
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    export, tracing = open_metrics_export(environ, "one"), open_tracing(environ, "one")
     assert export is not None
+    assert tracing is not None
     export.exporter.stop()
+    tracing.exporter.stop()
     assert export.every_s == 1.5
+
+
+@pytest.mark.parametrize(
+    ("environ", "attributes"),
+    [
+        ({}, {"service.name": "angarium"}),
+        ({"OTEL_SERVICE_NAME": "hooks"}, {}),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "a=b, service.name=hooks"}, {}),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "my.service.name=x"}, {"service.name": "angarium"}),
+    ],
+)
+def test_the_service_is_named_angarium_unless_a_variable_names_it(
+    environ: dict[str, str], attributes: dict[str, str]
+) -> None:
+    collector = collector_of("metrics", ENDPOINT | environ, "one")
+    assert collector is not None
+    named = {name: value for name, value in collector.attributes.items() if name == "service.name"}
+    assert named == attributes
+
+
+@pytest.mark.parametrize("missing", ["sdk", "exporter", "exporter.otlp.proto.grpc"])
+def test_a_part_of_the_extra_that_is_not_installed_is_asked_for(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only `opentelemetry-api` may be installed, as other packages need it."""
+
+    def without(module: str) -> object:
+        name = module.removeprefix("opentelemetry.")
+        if name.startswith(f"{missing}."):
+            raise ModuleNotFoundError(module)
+        return None if name == missing else object()
+
+    monkeypatch.setattr(otel_variables, "find_spec", without)
+    with pytest.raises(SettingsError, match=r"install angarium\[otel\]"):
+        open_metrics_export(ENDPOINT, "one")

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actors.machine.event import Event
-from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, Fact, Throttled
+from actors.machine.facts import (
+    AttemptFailed,
+    DeadLettered,
+    Delivered,
+    Fact,
+    Forgot,
+    Missing,
+    Removed,
+    Repaired,
+    Throttled,
+)
 from actors.machine.numbering import with_number
 from actors.machine.state import State
 from actors.policy import Policy
@@ -20,7 +30,7 @@ from angarium.telemetry.exemplars import Exemplar
 from angarium.telemetry.opening import open_tracing, sampler_of
 from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never
-from angarium.telemetry.tracer import Tracer
+from angarium.telemetry.tracer import MOMENTS_MAX, Tracer
 from streams.journal.journal import JournalEntry
 from streams.routing.routed_events import RoutedEvent
 from tests.support.secrecy import CREDENTIAL, SECRET, secrets_in
@@ -38,22 +48,26 @@ POLICY = Policy(
 )  # fmt: skip
 
 
+ATTEMPT = Attempt(
+    receiver=RECEIVER, policy=POLICY, event=EVENT, sequence=3, ordinal=1, may_start=lambda: True
+)
+
+
 class Traced:
     """A tracer, the headers that it made, and the spans that it exported."""
 
     def __init__(self, sampler: Sampler = always, *, failures: bool = False) -> None:
         self.spans: list[Span] = []
         self.headers: list[str] = []
+        self.room = True
         self.tracer = Tracer(sampler, self._take, failures=failures, clock=lambda: 101.0)
 
-    def _take(self, make: Callable[[], Span]) -> None:
+    def _take(self, make: Callable[[], Span]) -> bool:
         self.spans.append(make())
+        return self.room
 
     def attempt(self, ordinal: int = 1, event: Event = EVENT, sequence: int | None = 3) -> str:
-        header = self.tracer.traceparent(Attempt(
-            receiver=RECEIVER, policy=POLICY, event=event, sequence=sequence, ordinal=ordinal,
-            may_start=lambda: True,
-        ))  # fmt: skip
+        header = self.tracer.traceparent(replace(ATTEMPT, event=event, sequence=sequence, ordinal=ordinal))
         self.headers.append(header.decode())
         return header.decode()
 
@@ -102,10 +116,13 @@ def test_a_delivery_is_one_tree_below_its_producer() -> None:
 
 
 def test_the_last_exported_span_of_each_bucket_is_an_exemplar() -> None:
-    traced, unsampled = Traced(), Traced(never)
+    traced, unsampled, full = Traced(), Traced(never, failures=True), Traced()
+    full.room = False
     for number, latency_ms in ((1, 4.0), (2, 4.0), (3, 70_000.0)):
         traced.attempt(sequence=number)
         traced.record(Delivered, sequence=number, at=100.0 + number, attempt=1, latency_ms=latency_ms)
+        full.attempt(sequence=number)
+        full.record(Delivered, sequence=number, at=100.0, attempt=1)
         unsampled.attempt(sequence=number, event=replace(EVENT, traceparent=""))
         unsampled.record(
             Delivered, replace(EVENT, traceparent=""), number, at=100.0, attempt=1, latency_ms=latency_ms
@@ -118,26 +135,28 @@ def test_the_last_exported_span_of_each_bucket_is_an_exemplar() -> None:
     ]
     assert attempt_s.by_bucket[-1] is not None
     assert Exemplar(2.0, second_settled.trace, second_settled.span, 102.0) in arrival_s.by_bucket
-    assert not any(any(each.by_bucket) for each in unsampled.tracer.exemplars)
+    assert not any(any(each.by_bucket) for each in unsampled.tracer.exemplars + full.tracer.exemplars)
 
 
 def test_the_deliveries_of_a_fan_out_are_below_its_routing() -> None:
     for traceparent, parent in ((PARENT, 0xB7AD6B7169203331), ("", 0)):
-        copy, traced = replace(EVENT, source=5, traceparent=traceparent), Traced()
+        copy, traced = replace(EVENT, source=5, published_at=99.0, traceparent=traceparent), Traced()
         traced.route(replace(ROUTED, traceparent=traceparent))
         traced.attempt(event=copy)
         traced.record(Delivered, copy, at=105.0, attempt=1)
         route, post, deliver = traced.spans
         assert (route.name, route.parent, route.start, route.end) == ("route acme", parent, 99.0, 101.0)
+        assert deliver.start == 99.0
         assert (deliver.parent, post.parent) == (route.span, deliver.span)
         assert len({span.trace for span in traced.spans}) == 1
     assert route.attributes["angarium.copies"] == 2
 
 
-def test_a_malformed_event_is_a_failed_routing_without_its_type() -> None:
+def test_a_malformed_event_is_a_failed_routing_without_invented_names() -> None:
     traced = Traced()
-    traced.route(replace(ROUTED, malformed=True, type=""))
+    traced.route(replace(ROUTED, tenant="sk live", malformed=True, type=""))
     (route,) = traced.spans
+    assert (route.name, route.attributes["messaging.destination.name"]) == ("route _other", "_other")
     assert (route.failed, route.attributes["error.type"]) == (True, "malformed")
     assert "angarium.event.type" not in route.attributes
 
@@ -224,6 +243,50 @@ def test_a_ping_and_too_many_events_take_no_memory(monkeypatch: pytest.MonkeyPat
         traced.record(Delivered, sequence=sequence, at=105.0, attempt=1)
     assert [each.attributes["angarium.sequence"] for each in traced.spans if each.name != "POST"] == [2, 3]
     assert traced.tracer.dropped == 1
+
+
+@pytest.mark.parametrize(("kind", "members"), [
+    (Forgot, {"position": 9}), (Removed, {"position": 9}), (Missing, {"first": 7, "last": 7}),
+    (Repaired, {"position": 6}),
+])  # fmt: skip
+def test_the_traces_of_events_that_were_discarded_are_forgotten(
+    kind: Callable[..., Fact], members: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_traces, "TENANT_TRACES_MAX", 1)
+    traced = Traced()
+    traced.attempt()
+    fact = kind(receiver=RECEIVER, at=104.0, next_sequence=4, **members)
+    traced.tracer.confirmed([JournalEntry(1, fact, State(receiver=RECEIVER))])
+    traced.attempt(sequence=4)
+    traced.record(Delivered, at=105.0, attempt=1)
+    assert (traced.spans, traced.tracer.dropped) == ([], 0)
+
+
+def test_settled_events_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_traces, "TENANT_TRACES_MAX", 1)
+    traced = Traced()
+    for sequence in range(3):
+        traced.attempt(sequence=sequence)
+        traced.record(Delivered, sequence=sequence, at=105.0, attempt=1)
+    assert (len(traced.spans), traced.tracer.dropped) == (6, 0)
+
+
+def test_receivers_with_the_same_number_in_one_trace_have_spans_of_their_own() -> None:
+    spans = {
+        Tracer(always, lambda make: True).traceparent(replace(ATTEMPT, receiver=receiver))
+        for receiver in (RECEIVER, "acme.shipping")
+    }
+    assert len({each.split(b"-")[1] for each in spans}) == 1
+    assert len({each.split(b"-")[2] for each in spans}) == 2
+
+
+def test_a_delivery_keeps_a_limited_number_of_moments() -> None:
+    traced = Traced()
+    for attempt in range(1, MOMENTS_MAX + 3):
+        traced.attempt(attempt)
+        traced.record(AttemptFailed, at=100.0 + attempt, attempt=attempt, status=500)
+    traced.record(DeadLettered, at=200.0, reason="attempts", attempts=MOMENTS_MAX + 2)
+    assert len(traced.spans[-1].moments) == MOMENTS_MAX
 
 
 def test_without_an_endpoint_there_is_no_tracing() -> None:

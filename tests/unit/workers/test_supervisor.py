@@ -174,7 +174,7 @@ async def test_a_worker_that_does_not_stop_is_killed_and_reported() -> None:
         supervisor.stop()
         with pytest.raises(WorkersFailed, match=r"\(n-2: killed by SIGKILL\)"):
             await run
-        assert asyncio.get_running_loop().time() == 1 + SETTINGS.drain_s + 5
+        assert asyncio.get_running_loop().time() == 1 + SETTINGS.drain_s + 10
 
 
 @in_virtual_time

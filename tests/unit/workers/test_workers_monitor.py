@@ -10,8 +10,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.parser import text_string_to_metric_families
 
 from angarium.http_server import Received, Reply
+from angarium.node.metrics.largest import LargestCounters
+from angarium.workers import workers_monitor
 from angarium.workers.worker import Worker
 from angarium.workers.workers_monitor import WorkersMonitor
+
+
+@pytest.fixture(autouse=True)
+def without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_monitor, "REST_FACTOR", 0)
+
 
 READY = Reply(200, body=b"ready\n")
 
@@ -20,12 +28,13 @@ class FakeWorker(SimpleNamespace):
     """A worker with the answers of `pages`; None: it does not answer."""
 
     def __init__(self, name: str, pages: Mapping[str, Reply | None], **members: Any) -> None:
-        usual = {"starts": 1, "has_answered": True, "running": True, "questions": 0}
+        usual = {"starts": 1, "has_answered": True, "running": True, "questions": 0, "on_ask": list}
         super().__init__(name=name, **usual | members)
         self.pages = pages
 
     async def ask(self, path: str) -> Reply | None:
         self.questions += 1
+        self.on_ask()
         await asyncio.sleep(0)
         return self.pages[path]
 
@@ -42,6 +51,15 @@ def page(
     Gauge("process_open_fds", "", registry=registry).set(delivered)
     Gauge("process_max_fds", "", registry=registry).set(1000 + delivered)
     Histogram("angarium_attempt_seconds", "", buckets=(0.5, 1), registry=registry).observe(took_s)
+    return Reply(200, body=generate_latest(registry))
+
+
+def routed(by_tenant: Mapping[str, int]) -> Reply:
+    """A page of a worker that has routed these events."""
+    registry = CollectorRegistry()
+    counter = Counter("angarium_tenant_routed_events", "", ["tenant"], registry=registry)
+    for tenant, count in by_tenant.items():
+        counter.labels(tenant).inc(count)
     return Reply(200, body=generate_latest(registry))
 
 
@@ -108,6 +126,30 @@ async def test_no_counter_falls_when_a_worker_does_not_answer_or_starts_again() 
     assert (await scrape(monitor))["angarium_deliveries_total delivered"] == 208
 
 
+async def test_a_page_counts_for_the_process_that_was_asked() -> None:
+    """A worker starts again while the monitor waits for another one."""
+    one, two = (FakeWorker(f"n-{each}", {"/metrics": page(100)}) for each in (1, 2))
+    monitor = monitor_of(one, two)
+    await scrape(monitor)
+    one.pages = {"/metrics": page(110)}
+    two.on_ask = lambda: setattr(one, "starts", 2)
+    assert (await scrape(monitor))["angarium_deliveries_total delivered"] == 210
+    one.pages = {"/metrics": page(3)}
+    assert (await scrape(monitor))["angarium_deliveries_total delivered"] == 213
+
+
+async def test_a_tenant_that_leaves_the_largest_of_one_worker_keeps_its_count() -> None:
+    one, two = LargestCounters(1), LargestCounters(1)
+    workers = [FakeWorker("n-1", {}), FakeWorker("n-2", {})]
+    monitor = monitor_of(*workers)
+    sums = []
+    for counts in ({"acme": 200, "bolt": 0}, {"acme": 210, "bolt": 300}, {"acme": 400, "bolt": 301}):
+        workers[0].pages = {"/metrics": routed(one.values(counts))}
+        workers[1].pages = {"/metrics": routed(two.values({"acme": 90}))}
+        sums.append((await scrape(monitor))["angarium_tenant_routed_events_total acme"])
+    assert sums == [290, 290, 480]
+
+
 async def test_the_supervisor_adds_its_own_cpu_and_memory() -> None:
     found = await scrape(monitor_of(FakeWorker("n-1", {"/metrics": page(1)})))
     assert found["process_cpu_seconds_total"] > 0
@@ -164,6 +206,17 @@ async def test_clients_that_ask_at_the_same_time_share_the_answer() -> None:
     assert one.questions == 2
     assert len({reply.body for reply in replies}) == 2
     assert (await get(monitor, "/readyz")).status == 200
+    assert one.questions == 3
+
+
+async def test_sums_are_reused_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_monitor, "REST_FACTOR", 1e9)
+    one = FakeWorker("n-1", {"/metrics": page(1), "/readyz": READY})
+    monitor = monitor_of(one)
+    bodies = {(await get(monitor, "/metrics")).body for _ in range(3)}
+    assert (len(bodies), one.questions) == (1, 1)
+    await get(monitor, "/readyz")
+    await get(monitor, "/readyz")
     assert one.questions == 3
 
 
