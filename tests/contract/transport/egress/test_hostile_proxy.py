@@ -80,7 +80,7 @@ async def test_a_proxy_that_does_not_finish_its_answer_has_the_attempts_time(
     proxy.script = script
     failure = await _failure(egress, proxy, receiver, SOON_S)
     assert (failure.kind, failure.detail) == (FailureKind.PROXY, "proxy eu: did not answer in time")
-    assert SOON_S <= failure.latency_s < SOON_S + 5
+    assert 0.9 * SOON_S < failure.latency_s < SOON_S + 5
     await until(lambda: proxy.open == 0)
 
 
