@@ -49,7 +49,7 @@ class KnownTraces:
             if len(known) >= TENANT_TRACES_MAX:
                 self._drop_oldest(known)
             elif self._count >= TRACES_MAX:
-                self._drop_oldest(self._largest_beside(known))
+                self._drop_oldest(self._largest_or_equal(known))
             self._count += 1
         self._by_tenant.setdefault(tenant, {})[key] = trace
 
@@ -78,7 +78,7 @@ class KnownTraces:
             if key[0] in receivers:
                 self.pop(key)
 
-    def _largest_beside(self, known: dict[Key, KnownTrace]) -> dict[Key, KnownTrace]:
+    def _largest_or_equal(self, known: dict[Key, KnownTrace]) -> dict[Key, KnownTrace]:
         """The traces of a tenant that has at least as many as are `known` of another.
 
         It is nearly always the one that was found last: to look at all tenants each time takes too long.

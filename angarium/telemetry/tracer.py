@@ -31,8 +31,9 @@ MOMENTS_MAX = 32
 
 
 class Tracer:
-    """Notes attempts and makes their spans; `export` takes each span, returns False if it drops it, and
-    must neither block nor raise.
+    """Notes attempts and makes their spans.
+
+    `export` takes each span; it must neither block nor raise, and returns False if it drops the span.
 
     `failures`: if a trace is not sampled, the spans of a delivery are exported all the same, from the first
     attempt on that did not deliver it. `clock` is in seconds since the epoch: no record says when an event

@@ -28,7 +28,7 @@ SUPERVISOR_METRICS = (
 
 
 class WorkerAnswer(Struct, frozen=True):
-    """What a worker answered, and the number of the process that was asked: its next one counts from zero."""
+    """The answer of a worker, and the number of the process that was asked: its next one counts from zero."""
 
     worker: Worker
     start_number: int

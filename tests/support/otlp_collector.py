@@ -10,6 +10,9 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ResourceMetrics
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from angarium.telemetry.spans import Moment, SpanKind
+from angarium.telemetry.spans import Span as ExportedSpan
+
 
 class Collector:
     """An OTLP collector on loopback that keeps the spans that it got, and the metrics that came last.
@@ -89,3 +92,11 @@ class Collector:
 
 def _key(name: str, attributes: Iterable[KeyValue]) -> str:
     return " ".join([name, *sorted(each.value.string_value for each in attributes)])
+
+
+def span() -> ExportedSpan:
+    """A finished span to export."""
+    return ExportedSpan(
+        name="POST", kind=SpanKind.CLIENT, trace=1, span=2, parent=3, start=1.5, end=2.0, failed=True,
+        attributes={"http.request.method": "POST"}, moments=(Moment("throttled", 1.75),),
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from tests.support.fleet.fleet import SHARDS, Fleet, names
 from tests.support.fleet.watcher import Watcher, documented, ready
 from tests.support.processes.nodes import Node, needs_proc
 
-ONLY_WITH_SETTINGS = {"angarium_spans_total", "angarium_proxy_connections"}
+ONLY_WITH_TRACES = {"angarium_spans_total"}
 RECEIVERS = [f"t.r{number}" for number in range(SHARDS)]
 ROUNDS = 5
 DELIVERED = "angarium_deliveries_total delivered"
@@ -19,7 +19,7 @@ DELIVERED = "angarium_deliveries_total delivered"
 
 async def test_the_metrics_are_the_sums_of_all_workers(fleet: Fleet, http: httpx.AsyncClient) -> None:
     _, watcher = await started(fleet, http)
-    assert await watcher.names() == documented() - ONLY_WITH_SETTINGS
+    assert await watcher.names() == documented() - ONLY_WITH_TRACES
     count = len(RECEIVERS) * ROUNDS
     expected = {
         DELIVERED: count, "angarium_attempts_total 2xx": count, "angarium_attempt_seconds_count": count,

@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from angarium.telemetry import export
 from angarium.telemetry.export import BATCH_MAX, QueuedExporter
 from angarium.telemetry.opening import Tracing, exporting_spans
-from angarium.telemetry.spans import Moment, Span, SpanKind
 from angarium.telemetry.trace_ids import always
 from angarium.telemetry.tracer import Tracer
+from tests.support.otlp_collector import span
 
 
 class SlowCollector(SpanExporter):
@@ -29,13 +29,6 @@ class SlowCollector(SpanExporter):
         self.may_answer.wait(30)
         self.got += spans
         return SpanExportResult.FAILURE if self.refuses else SpanExportResult.SUCCESS
-
-
-def span() -> Span:
-    return Span(
-        name="POST", kind=SpanKind.CLIENT, trace=1, span=2, parent=3, start=1.5, end=2.0, failed=True,
-        attributes={"http.request.method": "POST"}, moments=(Moment("throttled", 1.75),),
-    )  # fmt: skip
 
 
 def test_a_slow_collector_costs_a_limited_queue(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,8 +15,7 @@ from angarium.telemetry.http_session import ANSWER_MAX, CollectorSession
 from angarium.telemetry.metrics.exporting import open_metrics_export
 from angarium.telemetry.metrics.families import single
 from angarium.telemetry.opening import open_tracing
-from tests.support.otlp_collector import Collector
-from tests.unit.telemetry.test_export import span
+from tests.support.otlp_collector import Collector, span
 
 OK = b"HTTP/1.1 200 OK\r\n"
 PIECE = bytes(1 << 20)

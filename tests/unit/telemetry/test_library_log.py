@@ -10,9 +10,9 @@ from angarium.telemetry import library_log
 from angarium.telemetry.metrics.exporting import open_metrics_export
 from angarium.telemetry.metrics.families import single
 from angarium.telemetry.opening import open_tracing
+from tests.support.otlp_collector import span
 from tests.support.secrecy import secrets_in
 from tests.support.waiting import until
-from tests.unit.telemetry.test_export import span
 
 BATCHES = 3
 PASSWORD = "hush-hush"
