@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 SIGNED_CONTENT = b"%b.%d.%b"
-"""What a signature is over: the event's id, a number, and the body."""
+"""The signed bytes: the event's id, a number, and the body."""
 SIGNATURE_BYTES = 64
 """Length of an ed25519 signature."""
 
