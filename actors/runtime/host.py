@@ -285,6 +285,15 @@ class Host:
             self._wake_all_later = False
             self.residents.wake_all()
 
+    def count_parked(self) -> int:
+        """The receivers whose events wait only in the stream.
+
+        Others are in `parked`, too: they owe a burial, or may change an alert. A receiver that is not loaded
+        counts.
+        """
+        found = map(self.actors.get, self.parked)
+        return sum(actor is None or not actor.loaded or actor.state.parked for actor in found)
+
     def _note_parked(self, receiver: str, state: State) -> None:
         if state.unfinished:
             self.parked.setdefault(receiver, None)

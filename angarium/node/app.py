@@ -271,7 +271,7 @@ def _statistics(node: Node) -> dict[str, object]:
         "shards": len(hosts),
         "refused": {str(shard): why for shard, why in node.refused.items()},
         "actors": sum(len(host.actors) for host in hosts),
-        "parked": sum(len(host.parked) for host in hosts),
+        "parked": sum(host.count_parked() for host in hosts),
         "in_flight": sum(host.in_flight for host in hosts),
         **msgspec.structs.asdict(node.context.routing.totals),
     }

@@ -39,7 +39,7 @@ class ReceiversInMemory(Struct):
     def add(self, host: Host) -> None:
         """Look at the receivers of a shard. One whose configuration is gone is none, and has no phase."""
         now = host.clock.now()
-        self.parked += len(host.parked)
+        self.parked += host.count_parked()
         self.behind += not_loaded_behind(host, now)
         for receiver, actor in host.actors.items():
             live, pending = actor.live, actor.pending

@@ -37,13 +37,14 @@ async def test_every_metric_of_the_documentation_is_there_and_moves(
         "angarium_arrival_seconds_count": 3, "angarium_dead_letters_total rejected": 2,
         "angarium_dead_letters_total unknown_receiver": 1, "angarium_receivers_held throttled": 1,
         "angarium_receivers_parked": 1, "angarium_events_waiting": 3, "angarium_attempts_in_flight": 0,
-        "angarium_router_events_total": 1, "angarium_router_copies_total": 3,
+        "angarium_router_copies_total": 3,
         "angarium_shards running": SHARDS, "angarium_takeovers_total clean": SHARDS,
         "angarium_nats_connected": 1, "angarium_fences_total": 0,
     }  # fmt: skip
+    # After some seconds there is an alert about dead letters, which is one more event.
     counted = (
         "angarium_journal_append_seconds_sum", "angarium_journal_facts_total", "angarium_journal_bytes_total",
-        "angarium_loop_lag_seconds_count", "process_resident_memory_bytes",
+        "angarium_loop_lag_seconds_count", "process_resident_memory_bytes", "angarium_router_events_total",
     )  # fmt: skip
     found: dict[str, float] = {}
 

@@ -45,6 +45,13 @@ async def test_an_alert_is_recorded_published_and_logged_once() -> None:
     assert not world.journal.folded[RECEIVER].notices
 
 
+@in_virtual_time
+async def test_a_receiver_that_failed_and_has_nothing_to_wait_for_does_not_count_as_parked() -> None:
+    world = failing(retry=Retry(max_attempts=1))
+    await world.pass_time(60)
+    assert (RECEIVER in world.host.parked, world.host.count_parked()) == (True, 0)
+
+
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
 async def test_takeovers_repeat_no_alert_and_lose_none(snapshots: bool) -> None:
