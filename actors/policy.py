@@ -21,7 +21,7 @@ from msgspec.structs import asdict, replace
 
 from actors.errors import InvalidPolicy
 from actors.members import allowed_values
-from actors.members.own_signature import OwnSignature, signature_problems
+from actors.members.custom_signature import CustomSignature, signature_problems
 from actors.members.signing_secrets import secret_key
 
 AGE_MAX_S = 432000.0
@@ -181,7 +181,7 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     backlog_max: Annotated[int, Meta(ge=1)] = 1_000_000
     headers: dict[str, str] = field(default_factory=lambda: _NO_HEADERS)
     format: Literal["raw", "envelope", "cloudevents", "cloudevents-structured"] = "raw"
-    signature: OwnSignature | None = None
+    signature: CustomSignature | None = None
     proxy: str | None = DEFAULT_PROXY
     tls: str | None = None
     paused: bool = False
@@ -196,7 +196,7 @@ _OBJECTS = (
     ("retry", Retry),
     ("offline", Offline),
     ("alerts", AlertSettings),
-    ("signature", OwnSignature),
+    ("signature", CustomSignature),
 )
 """The members that are objects."""
 
@@ -400,7 +400,7 @@ def _url_problems(url: str) -> list[str]:
 
 
 def _signature_problems(policy: Policy) -> Iterator[str]:
-    """Yield what is wrong with the receiver's own signature, each problem with its member."""
+    """Yield what is wrong with the custom signature, each problem with its member."""
     signature = policy.signature
     if signature is None:
         return

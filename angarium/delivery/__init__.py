@@ -2,5 +2,5 @@
 
 Read `sender` first, then `http_exchange` (one request and its answer), `connections` (who may be reached, and
 when) and `http1_transport`, the client that puts both together; `formats` makes bodies; `signing`
-and `own_signing` sign them.
+and `custom_signing` sign them.
 """

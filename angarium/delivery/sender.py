@@ -1,8 +1,9 @@
 """The sender makes an attempt: the headers of the wire format, two signatures, one POST, and its outcome.
 
-Everything that depends on the receiver alone (its parsed URL, its keys, its own headers) is prepared once for
-each configuration and cached; an attempt adds the rest. Values of producers were checked when the message was
-read, those of receivers when the configuration was read, and the transport checks the finished head again.
+Everything that depends on the receiver alone (its URL, its keys, the headers of its configuration)
+is prepared once for each configuration and cached; an attempt adds the rest. Values of producers were checked
+when the message was read, those of receivers when the configuration was read, and the transport checks the
+finished head again.
 """
 
 import math
@@ -17,6 +18,7 @@ from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.policy import Policy, is_sent
 from actors.ports import Attempt
 from angarium import __version__
+from angarium.delivery.custom_signing import CustomSigner, custom_signer
 from angarium.delivery.formats import content_of
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
 from angarium.delivery.http_exchange.transport import (
@@ -28,7 +30,6 @@ from angarium.delivery.http_exchange.transport import (
     Route,
     Transport,
 )
-from angarium.delivery.own_signing import OwnSigner, own_signer
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
 
 PREPARED_MAX = 8192
@@ -49,7 +50,7 @@ class _Prepared(Struct, frozen=True):
     route: Route
     secrets: tuple[SigningSecret, ...]
     old_secrets: tuple[tuple[float, SigningSecret], ...]
-    own: OwnSigner | None
+    custom_signer: CustomSigner | None
     lines: tuple[bytes, ...]
     first_next: bytes
     first_next_s: float
@@ -121,8 +122,8 @@ class HttpSender:
                 (old.until.timestamp(), parse_secret(old.secret, f"old_secrets[{i}].secret"))
                 for i, old in enumerate(policy.old_secrets)
             ),
-            own=own_signer(policy),
-            lines=(_USER_AGENT, *_own_lines(policy)),
+            custom_signer=custom_signer(policy),
+            lines=(_USER_AGENT, *_configured_lines(policy)),
             first_next=b"" if first_next_s is None else _next_line(first_next_s),
             first_next_s=first_next_s or 0.0,
         )
@@ -160,8 +161,8 @@ class HttpSender:
                 lines += (next_line,)
             if secrets:
                 lines += (b"angarium-signature: " + sign(secrets, event_id, sequence, body),)
-        if prepared.own is not None:
-            lines += prepared.own.lines(event, timestamp, body)
+        if prepared.custom_signer is not None:
+            lines += prepared.custom_signer.lines(event, timestamp, body)
         if event.again:
             lines += (b"angarium-again: " + event.again.encode(),)
         if event.tracestate:
@@ -202,15 +203,15 @@ def _next_line(delay_s: float) -> bytes:
     return b"angarium-next-attempt-s: %d" % math.ceil(delay_s)
 
 
-def _own_lines(policy: Policy) -> list[bytes]:
-    """The receiver's own headers, without any that would repeat or override another."""
-    own: dict[str, str] = {}
+def _configured_lines(policy: Policy) -> list[bytes]:
+    """The headers of the configuration, without any that would repeat or override another."""
+    headers: dict[str, str] = {}
     for name, value in policy.headers.items():
         if is_sent(name, policy):
-            own.setdefault(name.lower(), value)
+            headers.setdefault(name.lower(), value)
     return [
         b"%b: %b" % (name.encode("ascii"), value.strip(" \t").encode("latin-1"))
-        for name, value in own.items()
+        for name, value in headers.items()
     ]
 
 

@@ -122,7 +122,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.delivery": (
         "formats http_exchange signing",
-        "connections own_signing",
+        "connections custom_signing",
         "egress",
         "http1_transport httpx_transport sender",
     ),

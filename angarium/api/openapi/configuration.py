@@ -54,13 +54,13 @@ DESCRIPTIONS = {
     "AlertSettings.dead_letters_quiet_s": "Time without another dead letter that ends the alert about them.",
     "AlertSettings.interval_s": "Time from one alert to the next of the same kind, at least.",
     "signature": "One more header, as the sender before Angarium signed. Null: none.",
-    "OwnSignature.header": "The name of the header.",
-    "OwnSignature.algorithm": "The hash of the HMAC.",
-    "OwnSignature.encoding": "How {hmac} is written.",
-    "OwnSignature.content": "What is signed, with the placeholders {body}, {timestamp}, {id} and {type}.",
-    "OwnSignature.value": "The header's value, with the placeholders {hmac}, {timestamp} and {id}.",
-    "OwnSignature.secret": f"The key, as text, or {MASK}. Null: the key of the newest of `secrets`.",
-    "OwnSignature.timestamp_header": "A second header, with the timestamp alone. Null: none.",
+    "CustomSignature.header": "The name of the header.",
+    "CustomSignature.algorithm": "The hash of the HMAC.",
+    "CustomSignature.encoding": "How {hmac} is written.",
+    "CustomSignature.content": "What is signed, with the placeholders {body}, {timestamp}, {id} and {type}.",
+    "CustomSignature.value": "The header's value, with the placeholders {hmac}, {timestamp} and {id}.",
+    "CustomSignature.secret": f"The key, as text, or {MASK}. Null: the key of the newest of `secrets`.",
+    "CustomSignature.timestamp_header": "A second header, with the timestamp alone. Null: none.",
     "OldSecret.secret": "A secret, as in `secrets`.",
     "OldSecret.until": "The time until which it signs.",
 }
@@ -75,7 +75,7 @@ _SECRET = {
     "pattern": f"^((whsec|whs512)_{_BASE64}{{32,86}}={{0,2}}|(whsk|whpk)_{_BASE64}{{43,86}}={{0,2}}|{MASK})$",
 }
 _NULL = {"type": "null"}
-_OBJECTS = ("Rate", "Retry", "Offline", "AlertSettings", "OldSecret", "OwnSignature")
+_OBJECTS = ("Rate", "Retry", "Offline", "AlertSettings", "OldSecret", "CustomSignature")
 
 
 def configuration_schemas() -> dict[str, Schema]:
@@ -85,7 +85,7 @@ def configuration_schemas() -> dict[str, Schema]:
     for name in _OBJECTS:
         found[name]["additionalProperties"] = False
         _describe(found[name]["properties"], f"{name}.")
-    found["OwnSignature"]["description"] = "A header in the receiver's own convention."
+    found["CustomSignature"]["description"] = "A header in the receiver's own convention."
     found["OldSecret"]["description"] = "An earlier secret that also signs, until a given time."
     found["OldSecret"]["properties"]["secret"] |= _SECRET
     _describe(members, "")

@@ -14,7 +14,7 @@ from actors.machine.facts import AttemptFailed
 from actors.machine.outcome import Answered
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
-from actors.members.own_signature import OwnSignature
+from actors.members.custom_signature import CustomSignature
 from actors.policy import AlertSettings, Offline, OldSecret, Policy, Rate, Retry, parse
 from actors.status import Head, inspect
 from angarium.api.app import routes
@@ -47,7 +47,7 @@ MEMBER_OF = {"AlertSettings": "alerts"}
 
 
 def test_every_member_is_described() -> None:
-    structs = (Rate, Retry, Offline, AlertSettings, OldSecret, OwnSignature)
+    structs = (Rate, Retry, Offline, AlertSettings, OldSecret, CustomSignature)
     nested = {f"{each.__name__}.{name}" for each in structs for name in each.__struct_fields__}
     assert {*DESCRIPTIONS} == {*Policy.__struct_fields__} | nested
     for name in (CONFIGURATION, PATCH, SHOWN):

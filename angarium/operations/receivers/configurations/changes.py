@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from actors.members.own_signature import OwnSignature
+from actors.members.custom_signature import CustomSignature
 from actors.policy import Policy, Rate, rate_members
 from angarium import logs
 from angarium.escaping import visible
@@ -90,7 +90,7 @@ def _with_burst(text: str, members: dict[str, Any]) -> str:
 
 
 _DEFAULTS = _leaves(
-    msgspec.json.decode(msgspec.json.encode(Policy(url="", signature=OwnSignature(header=""))))
+    msgspec.json.decode(msgspec.json.encode(Policy(url="", signature=CustomSignature(header=""))))
 ) | {"signature.header": None, "signature": None}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from actors.members.own_signature import OwnSignature
+from actors.members.custom_signature import CustomSignature
 from actors.members.signing_secrets import PUBLIC_PREFIX
 from actors.policy import Policy
 from angarium.delivery.signing import public_key
@@ -20,7 +20,7 @@ from angarium.operations.failures import OperationError
 _SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - {
     "secrets", "old_secrets", "headers", "signature",
 }  # fmt: skip
-_SIGNATURE_SHOWN = {each.encode_name for each in msgspec.structs.fields(OwnSignature)} - {"secret"}
+_SIGNATURE_SHOWN = {each.encode_name for each in msgspec.structs.fields(CustomSignature)} - {"secret"}
 
 
 def masked(members: dict[str, Any]) -> dict[str, Any]:

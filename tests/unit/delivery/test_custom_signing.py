@@ -1,4 +1,4 @@
-"""A receiver's own signature: the documented vectors of other senders, and no header that breaks requests."""
+"""A custom signature: the documented vectors of other senders, and no header that breaks requests."""
 
 import asyncio
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 
 from actors.errors import InvalidPolicy
 from actors.machine.event import Event
-from actors.members.own_signature import OwnSignature
+from actors.members.custom_signature import CustomSignature
 from actors.policy import Policy, parse
 from actors.ports import Attempt
 from angarium.delivery.http_exchange.transport import Failure, Request, Response, request_head
@@ -116,7 +116,7 @@ def test_the_vector_of_svix_with_the_receivers_newest_secret() -> None:
     assert headers["webhook-signature"].startswith("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE= v1,")
 
 
-def test_the_own_signature_is_over_the_body_that_is_sent() -> None:
+def test_the_custom_signature_is_over_the_body_that_is_sent() -> None:
     signature = {"header": "x-sig", "secret": "key"}
     raw = sent(configured(signature=signature), b"{}")["x-sig"]
     enveloped = sent(configured(signature=signature, format="envelope"), b"{}")["x-sig"]
@@ -134,8 +134,8 @@ def test_the_key_may_be_longer_than_a_block(algorithm: str) -> None:
 
 def test_a_header_of_the_receiver_never_replaces_its_signature() -> None:
     """A node that is lenient with headers leaves the receiver's own one out."""
-    own = OwnSignature(header="X-Sig", secret="key")
-    policy = Policy(url=URL, headers={"x-sig": "forged"}, signature=own)
+    signature = CustomSignature(header="X-Sig", secret="key")
+    policy = Policy(url=URL, headers={"x-sig": "forged"}, signature=signature)
     assert "x-sig" not in sent(policy, b"{}")
     assert "X-Sig" in sent(policy, b"{}")
 
@@ -188,7 +188,7 @@ def test_a_signature_that_a_header_of_the_receiver_repeats_is_refused() -> None:
 
 def test_the_header_is_the_only_member_that_is_needed() -> None:
     assert problems({}) == ["signature.header: required, but missing"]
-    assert configured(secrets=[SECRET], signature={"header": "x"}).signature == OwnSignature(header="x")
+    assert configured(secrets=[SECRET], signature={"header": "x"}).signature == CustomSignature(header="x")
 
 
 def test_the_key_is_never_shown() -> None:

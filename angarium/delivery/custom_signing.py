@@ -5,7 +5,7 @@ import hmac
 from typing import assert_never
 
 from actors.machine.event import Event
-from actors.members.own_signature import OwnSignature, parts_of
+from actors.members.custom_signature import CustomSignature, parts_of
 from actors.members.signing_secrets import SecretKey, secret_key
 from actors.policy import Policy
 from angarium.delivery.signing import InvalidSecret
@@ -14,19 +14,19 @@ Parts = list[tuple[str, bytes]]
 """A template in parts: each a placeholder's name, or an empty name and a text."""
 
 
-class OwnSigner:
-    """A receiver's own signature, made ready. Its repr shows nothing."""
+class CustomSigner:
+    """A custom signature, made ready. Its repr shows nothing."""
 
     __slots__ = ("_content", "_key", "_signature", "_value")
 
-    def __init__(self, signature: OwnSignature, key: bytes) -> None:
+    def __init__(self, signature: CustomSignature, key: bytes) -> None:
         self._signature = signature
         self._key = key
         self._content = _prepared(signature.content)
         self._value = _prepared(signature.value)
 
     def __repr__(self) -> str:
-        return "OwnSigner(…)"
+        return "CustomSigner(…)"
 
     def lines(self, event: Event, timestamp: int, body: bytes) -> tuple[bytes, ...]:
         """The headers that it adds to an attempt: the signature, and the timestamp if it has its own."""
@@ -41,16 +41,16 @@ class OwnSigner:
         return line, b"%b: %d" % (signature.timestamp_header.encode(), timestamp)
 
 
-def own_signer(policy: Policy) -> OwnSigner | None:
-    """The signer of a receiver that has a signature of its own. Raises InvalidSecret."""
+def custom_signer(policy: Policy) -> CustomSigner | None:
+    """The signer of a receiver that has a custom signature. Raises InvalidSecret."""
     signature = policy.signature
     if signature is None:
         return None
     if signature.secret is not None:
-        return OwnSigner(signature, signature.secret.encode())
+        return CustomSigner(signature, signature.secret.encode())
     match secret_key(policy.secrets[0]) if policy.secrets else "missing":
         case SecretKey(key=key):
-            return OwnSigner(signature, key)
+            return CustomSigner(signature, key)
         case str() as why:
             raise InvalidSecret(f"secrets[0]: {why}")
 
@@ -63,7 +63,7 @@ def _filled(parts: Parts, values: dict[str, bytes]) -> bytes:
     return b"".join([values[name] if name else text for name, text in parts])
 
 
-def _encoded(signature: OwnSignature, digest: bytes) -> bytes:
+def _encoded(signature: CustomSignature, digest: bytes) -> bytes:
     match signature.encoding:
         case "hex":
             return digest.hex().encode()

@@ -1,4 +1,4 @@
-"""The receiver's own signature: a header as the sender before Angarium made it, described by templates.
+"""The custom signature of a receiver: a header as the sender before Angarium made it, described by templates.
 
 A template is a text with placeholders in braces. `content` is what is signed, `value` is the header.
 """
@@ -12,13 +12,13 @@ from msgspec import Meta, Struct
 TEMPLATE_LENGTH_MAX = 256
 CONTENT_PLACEHOLDERS = ("body", "timestamp", "id", "type")
 VALUE_PLACEHOLDERS = ("hmac", "timestamp", "id")
-OWN_SECRET_LENGTH_MAX = 256
+CUSTOM_SECRET_LENGTH_MAX = 256
 
 _PART = re.compile(r"\{([a-z_]{1,32})\}|([^{}]+)|([{}])")
 _PRINTABLE = re.compile(r"[\t\x20-\x7e]*\Z")
 
 
-class OwnSignature(Struct, frozen=True, kw_only=True, gc=False):
+class CustomSignature(Struct, frozen=True, kw_only=True, gc=False):
     """One header in the receiver's own convention. Its repr shows nothing: it holds a secret.
 
     - `secret`: the key, as text; without it the newest of the receiver's `secrets`.
@@ -30,11 +30,11 @@ class OwnSignature(Struct, frozen=True, kw_only=True, gc=False):
     encoding: Literal["hex", "base64"] = "hex"
     content: Annotated[str, Meta(max_length=TEMPLATE_LENGTH_MAX)] = "{body}"
     value: Annotated[str, Meta(max_length=TEMPLATE_LENGTH_MAX)] = "{hmac}"
-    secret: Annotated[str, Meta(min_length=1, max_length=OWN_SECRET_LENGTH_MAX)] | None = None
+    secret: Annotated[str, Meta(min_length=1, max_length=CUSTOM_SECRET_LENGTH_MAX)] | None = None
     timestamp_header: str | None = None
 
     def __repr__(self) -> str:
-        return "OwnSignature(…)"
+        return "CustomSignature(…)"
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def parts_of(template: str) -> list[tuple[str, str]]:
     return [(match[1] or "", match[2] or match[3] or "") for match in _PART.finditer(template)]
 
 
-def signature_problems(signature: OwnSignature) -> Iterator[str]:
+def signature_problems(signature: CustomSignature) -> Iterator[str]:
     """Yield what is wrong with its templates, each problem with its member."""
     yield from _template_problems("content", signature.content, CONTENT_PLACEHOLDERS, "body")
     yield from _template_problems("value", signature.value, VALUE_PLACEHOLDERS, "hmac")
