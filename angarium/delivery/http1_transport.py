@@ -22,7 +22,7 @@ from angarium.delivery.connections.slow_lane import SLOW_EXCHANGE_S, SlowLane
 from angarium.delivery.egress.ways import Way, Ways, proxy_of
 from angarium.delivery.http_exchange.http1 import Http1Connection
 from angarium.delivery.http_exchange.transport import (
-    DIRECT,
+    NO_PROFILES,
     Failure,
     FailureKind,
     Request,
@@ -75,7 +75,7 @@ class Http1Transport:
         started_at = self._loop.time() if started_at is None else started_at
         deadline = started_at + request.timeout_s
         wire = request_head(request) + request.body
-        way = self._direct if request.route is DIRECT else self._ways.of(request.route)
+        way = self._direct if request.profiles is NO_PROFILES else self._ways.way_for(request.profiles)
         connection, fresh = self._kept(request, way), False
         while True:
             try:

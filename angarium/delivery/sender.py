@@ -22,12 +22,12 @@ from angarium.delivery.custom_signing import CustomSigner, custom_signer
 from angarium.delivery.formats import content_of
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
 from angarium.delivery.http_exchange.transport import (
-    DIRECT,
+    NO_PROFILES,
     Failure,
     FailureKind,
+    ProfileNames,
     Request,
     Response,
-    Route,
     Transport,
 )
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
@@ -47,7 +47,7 @@ class _Prepared(Struct, frozen=True):
 
     policy: Policy
     target: Target
-    route: Route
+    profiles: ProfileNames
     secrets: tuple[SigningSecret, ...]
     old_secrets: tuple[tuple[float, SigningSecret], ...]
     custom_signer: CustomSigner | None
@@ -62,8 +62,8 @@ class _Prepared(Struct, frozen=True):
 class HttpSender:
     """A `Sender` over any transport. `clock` is in seconds since the epoch.
 
-    `traceparent` makes the header of each attempt if traces are exported; else `ids` makes trace ids. `route`
-    finds the profiles that a configuration names.
+    `traceparent` makes the header of each attempt if traces are exported; else `ids` makes trace ids.
+    `profile_names` finds the profiles that a configuration names.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class HttpSender:
         clock: Callable[[], float] = time.time,
         ids: random.Random | None = None,
         traceparent: Callable[[Attempt], bytes] | None = None,
-        route: Callable[[Policy], Route] = lambda policy: DIRECT,
+        profile_names: Callable[[Policy], ProfileNames] = lambda policy: NO_PROFILES,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._ids = ids or random.Random()
         self._traceparent = traceparent or self._drawn_traceparent
-        self._route = route
+        self._profile_names = profile_names
         self._prepared: dict[str, _Prepared] = {}
 
     async def send(self, attempt: Attempt) -> Outcome:
@@ -106,7 +106,7 @@ class HttpSender:
                 body=body,
                 timeout_s=attempt.policy.timeout_s,
                 may_start=attempt.may_start,
-                route=prepared.route,
+                profiles=prepared.profiles,
             )
         )
         return _outcome(outcome)
@@ -116,7 +116,7 @@ class HttpSender:
         prepared = _Prepared(
             policy=policy,
             target=parse_target(policy.url),
-            route=self._route(policy),
+            profiles=self._profile_names(policy),
             secrets=tuple(parse_secret(text, f"secrets[{i}]") for i, text in enumerate(policy.secrets)),
             old_secrets=tuple(
                 (old.until.timestamp(), parse_secret(old.secret, f"old_secrets[{i}].secret"))

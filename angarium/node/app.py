@@ -156,9 +156,9 @@ async def open_node(
     ways = Ways(guard, settings.profiles, resolver=resolver)
     wire = await connect(connect_options(settings))
     transport = _transport(settings, guard, ways)
-    sender = HttpSender(transport, traceparent=traceparent, route=ways.route)
-    keeping_up = asyncio.ensure_future(ways.keep_up())
-    keeping_up.add_done_callback(reporting("the files of proxies and TLS profiles are no longer looked at"))
+    sender = HttpSender(transport, traceparent=traceparent, profile_names=ways.profiles_of)
+    reloading = asyncio.ensure_future(ways.reload_changed_files())
+    reloading.add_done_callback(reporting("the files of proxies and TLS profiles are no longer read again"))
     try:
         async with joined_node(
             wire, settings, SystemTime(), sender,
@@ -169,7 +169,7 @@ async def open_node(
     finally:
         if tracing is not None:
             tracing.exporter.finish()  # The last metrics are sent at the same time.
-        keeping_up.cancel()
+        reloading.cancel()
         await transport.close()
         resolver.close()
         await wire.close()

@@ -19,7 +19,7 @@ from angarium.delivery.connections.resolver import Resolved
 from angarium.delivery.egress.ways import Ways
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.target import parse_target
-from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, Route
+from angarium.delivery.http_exchange.transport import Failure, FailureKind, ProfileNames, Request, Response
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
 from tests.contract.transport.receiver import Receiver
 from tests.support.free_ports import free_port
@@ -155,7 +155,7 @@ async def post(transport: Http1Transport, url: str, proxy: str, tls: str | None 
     return await transport.post(
         Request(
             receiver="acme.billing", target=parse_target(url), lines=(b"webhook-id: 1",), body=b"{}",
-            timeout_s=30.0, may_start=lambda: True, route=Route(proxy, tls),
+            timeout_s=30.0, may_start=lambda: True, profiles=ProfileNames(proxy, tls),
         )
     )  # fmt: skip
 

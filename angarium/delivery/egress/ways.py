@@ -21,7 +21,7 @@ from angarium.delivery.connections.resolver import Resolver
 from angarium.delivery.egress.proxy import Proxy
 from angarium.delivery.egress.reloaded import Reloaded, UnusableProfile
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
-from angarium.delivery.http_exchange.transport import DIRECT, Route
+from angarium.delivery.http_exchange.transport import NO_PROFILES, ProfileNames
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
 
 LOOKED_AT_EVERY_S = 5.0
@@ -75,28 +75,28 @@ class Ways:
             )
             for name, each in profiles.proxies.items()
         }
-        self._ways: dict[Route, Way] = {}
+        self._ways: dict[ProfileNames, Way] = {}
 
     @property
     def proxies(self) -> tuple[str, ...]:
         """The names of all proxies."""
         return tuple(self._proxies)
 
-    def route(self, policy: Policy) -> Route:
-        """The route of a receiver; its profiles exist (`Profiles.problems`)."""
+    def profiles_of(self, policy: Policy) -> ProfileNames:
+        """The profiles of a receiver; they exist (`Profiles.problems`)."""
         proxy = policy.proxy
         if proxy == DEFAULT_PROXY and proxy not in self._proxies:
             proxy = None
-        return DIRECT if proxy is None and policy.tls is None else Route(proxy, policy.tls)
+        return NO_PROFILES if proxy is None and policy.tls is None else ProfileNames(proxy, policy.tls)
 
-    def of(self, route: Route) -> Way:
-        """The way that a route stands for, other than the direct one."""
-        return self._ways.get(route) or self._ways.setdefault(route, self._made(route))
+    def way_for(self, profiles: ProfileNames) -> Way:
+        """The way that the profiles stand for, other than the direct one."""
+        return self._ways.get(profiles) or self._ways.setdefault(profiles, self._make(profiles))
 
-    async def keep_up(self) -> None:
+    async def reload_changed_files(self) -> None:
         """Read files again when they change, until cancelled; new connections then use what they hold.
 
-        Connections of before are not used for another request.
+        Older connections get no further request.
         """
         watched: list[Reloaded[ssl.SSLContext] | Reloaded[bytes]] = [
             *self._contexts.values(), *self._passwords.values()
@@ -107,13 +107,13 @@ class Ways:
             if any(await asyncio.to_thread(lambda: [each.refresh() for each in watched])):
                 self._ways.clear()
 
-    def _made(self, route: Route) -> Way:
-        tls = None if route.tls is None else self._contexts[route.tls]
+    def _make(self, profiles: ProfileNames) -> Way:
+        tls = None if profiles.tls is None else self._contexts[profiles.tls]
         return Way(
-            key=f"{route.proxy or ''} {route.tls or ''} {tls.version if tls else 0}",
-            guard=self._spelling if self._resolve.get(route.proxy or "") == "there" else self.direct.guard,
+            key=f"{profiles.proxy or ''} {profiles.tls or ''} {tls.version if tls else 0}",
+            guard=self._spelling if self._resolve.get(profiles.proxy or "") == "there" else self.direct.guard,
             tls=tls.value if tls else self.direct.tls,
-            proxy=None if route.proxy is None else self._proxies[route.proxy],
+            proxy=None if profiles.proxy is None else self._proxies[profiles.proxy],
         )
 
 

@@ -8,7 +8,7 @@ Every implementation keeps the same promises, and one suite of contract tests ho
   by its limit, the deadline or a reset still makes a `Response`.
 - `may_start` is asked after connect and TLS, immediately before the first byte is written and with no await
   in between: a process that was stopped may wake at any point, and may have lost its lease meanwhile.
-- A connection is kept for one receiver and one route, and leads to an address that is allowed now. No byte
+- A connection is kept for one receiver and one way, and leads to an address that is allowed now. No byte
   that came before a request was written is taken for its answer: such a byte ends the connection, and if that
   was a kept one, the request is sent over a new one.
 - Redirects are not followed, nothing is decompressed, cookies are not kept, proxies of the environment
@@ -38,15 +38,15 @@ EARLY = "bytes came before the request was sent"
 _DETAIL_LENGTH_MAX = 200
 
 
-class Route(Struct, frozen=True, gc=False):
-    """The way to a receiver: the names of the profiles for the proxy and for TLS; None: without."""
+class ProfileNames(Struct, frozen=True, gc=False):
+    """The names of the profiles for the proxy and for TLS; None: none."""
 
     proxy: str | None = None
     tls: str | None = None
 
 
-DIRECT = Route()
-"""The way of all receivers without profiles: the same object, which is compared by identity."""
+NO_PROFILES = ProfileNames()
+"""The names for all receivers without profiles: the same object, which is compared by identity."""
 
 
 class Request(Struct, frozen=True, gc=False, kw_only=True):
@@ -62,7 +62,7 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
     body: bytes
     timeout_s: float
     may_start: Callable[[], bool]
-    route: Route = DIRECT
+    profiles: ProfileNames = NO_PROFILES
 
     def __repr__(self) -> str:
         return f"Request({self.target})"

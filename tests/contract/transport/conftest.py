@@ -16,7 +16,14 @@ from angarium.delivery.connections.resolver import Resolver
 from angarium.delivery.egress.ways import Ways
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.target import parse_target
-from angarium.delivery.http_exchange.transport import DIRECT, Failure, Request, Response, Route, Transport
+from angarium.delivery.http_exchange.transport import (
+    NO_PROFILES,
+    Failure,
+    ProfileNames,
+    Request,
+    Response,
+    Transport,
+)
 from angarium.delivery.httpx_transport import HttpxTransport
 from tests.contract.transport.receiver import Receiver
 
@@ -112,7 +119,7 @@ async def post_to(
     body: bytes = b'{"a": 1}',
     timeout_s: float = PATIENCE_S,
     may_start: Callable[[], bool] = lambda: True,
-    route: Route = DIRECT,
+    profiles: ProfileNames = NO_PROFILES,
 ) -> Response | Failure:
     return await transport.post(
         Request(
@@ -122,7 +129,7 @@ async def post_to(
             body=body,
             timeout_s=timeout_s,
             may_start=may_start,
-            route=route,
+            profiles=profiles,
         )
     )
 

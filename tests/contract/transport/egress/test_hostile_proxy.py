@@ -8,7 +8,7 @@ import pytest
 from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.egress.proxy import TUNNELS_ASKED_MAX
 from angarium.delivery.egress.tunnel import ANSWER_MAX
-from angarium.delivery.http_exchange.transport import Failure, FailureKind, Response, Route
+from angarium.delivery.http_exchange.transport import Failure, FailureKind, ProfileNames, Response
 from angarium.egress_settings import ProxySettings
 from tests.contract.transport.conftest import answered, failed, post_to
 from tests.contract.transport.egress.conftest import Egress, Names
@@ -16,7 +16,7 @@ from tests.contract.transport.egress.proxy import Client, Script, TestProxy, ans
 from tests.contract.transport.receiver import Receiver
 from tests.support.waiting import until
 
-EU = Route("eu")
+EU = ProfileNames("eu")
 SOON_S = 0.3
 ENOUGH_S = 30.0
 
@@ -53,7 +53,7 @@ async def _failure(
 ) -> Failure:
     transport = egress.transport(proxies=_settings(proxy))
     url = f"http://hook.example:{receiver.port}/"
-    return failed(await post_to(transport, url, route=EU, timeout_s=timeout_s))
+    return failed(await post_to(transport, url, profiles=EU, timeout_s=timeout_s))
 
 
 def _settings(proxy: TestProxy) -> dict[str, ProxySettings]:
@@ -104,7 +104,7 @@ async def test_a_proxy_that_does_not_listen(egress: Egress, receiver: Receiver) 
         bound.bind(("127.0.0.1", 0))
         url = f"http://proxy.example:{bound.getsockname()[1]}"
         transport = egress.transport(proxies={"eu": ProxySettings(url=url)})
-        failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", route=EU))
+        failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", profiles=EU))
     assert (failure.kind, failure.detail) == (
         FailureKind.PROXY, "proxy eu: was not reached (Connection refused)",
     )  # fmt: skip
@@ -112,7 +112,7 @@ async def test_a_proxy_that_does_not_listen(egress: Egress, receiver: Receiver) 
 
 async def test_a_proxy_whose_name_is_unknown(egress: Egress, receiver: Receiver, names: Names) -> None:
     transport = egress.transport(proxies={"eu": ProxySettings(url="http://nowhere.example:3128")})
-    failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", route=EU))
+    failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", profiles=EU))
     assert (failure.kind, failure.detail) == (FailureKind.PROXY, "proxy eu: its name was not resolved")
 
 
@@ -120,7 +120,7 @@ async def test_a_proxy_that_does_not_speak_tls(egress: Egress, proxy: TestProxy,
     proxy.script = answering(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     transport = egress.transport(proxies={"eu": ProxySettings(url=f"https://proxy.example:{proxy.port}")})
     url = f"http://hook.example:{receiver.port}/"
-    failure = failed(await post_to(transport, url, route=EU, timeout_s=SOON_S))
+    failure = failed(await post_to(transport, url, profiles=EU, timeout_s=SOON_S))
     assert failure.kind is FailureKind.PROXY
 
 
@@ -140,12 +140,14 @@ async def test_a_hanging_proxy_holds_up_no_other_and_few_connections(
     url = f"http://hook.example:{receiver.port}/"
 
     async def through(proxy: str, receiver: str) -> Response | Failure:
-        return await post_to(transport, url, receiver=receiver, route=Route(proxy), timeout_s=ENOUGH_S)
+        return await post_to(
+            transport, url, receiver=receiver, profiles=ProfileNames(proxy), timeout_s=ENOUGH_S
+        )
 
     stuck = [asyncio.create_task(through("dead", f"acme.r{i}")) for i in range(2 * TUNNELS_ASKED_MAX)]
     await until(lambda: len(hanging.heads) == TUNNELS_ASKED_MAX // 2)
-    for route in ("eu", "eu"):
-        assert answered(await through(route, "beta.quick")).latency_s < ENOUGH_S / 3
+    for _ in range(2):
+        assert answered(await through("eu", "beta.quick")).latency_s < ENOUGH_S / 3
     answered(await post_to(transport, url, receiver="beta.direct"))
     assert len(hanging.heads) == TUNNELS_ASKED_MAX // 2  # One host gets half of them.
     for task in stuck:
@@ -161,7 +163,7 @@ async def test_attempts_that_got_no_turn_at_the_proxy_are_not_the_receivers_fail
     transport = egress.transport(proxies=_settings(proxy))
     url = f"http://hook.example:{receiver.port}/"
     posts = [
-        post_to(transport, url, receiver=f"acme.r{i}", route=EU, timeout_s=3 * SOON_S)
+        post_to(transport, url, receiver=f"acme.r{i}", profiles=EU, timeout_s=3 * SOON_S)
         for i in range(TUNNELS_ASKED_MAX)
     ]
     failures = [failed(each) for each in await asyncio.gather(*posts)]

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.http_exchange.transport import EARLY, FailureKind, Route
+from angarium.delivery.http_exchange.transport import EARLY, NO_PROFILES, FailureKind, ProfileNames
 from angarium.egress_settings import ProxySettings, TlsSettings
 from tests.contract.transport.conftest import answered, failed, post_to
 from tests.contract.transport.egress.conftest import PASSWORD, Egress, Names
@@ -19,7 +19,8 @@ from tests.contract.transport.egress.proxy import OPENED, Client, TestProxy
 from tests.contract.transport.receiver import OK, Peer, Receiver
 from tests.support.waiting import until
 
-EU = Route("eu")
+EU = ProfileNames("eu")
+US = ProfileNames("us")
 
 
 def settings_of(proxy: TestProxy, **members: Any) -> dict[str, ProxySettings]:
@@ -31,7 +32,7 @@ async def test_the_proxy_is_asked_for_the_judged_address_over_a_kept_connection(
 ) -> None:
     transport = egress.transport(proxies=settings_of(proxy))
     for _ in range(3):
-        answered(await post_to(transport, f"http://hook.example:{receiver.port}/a", route=EU))
+        answered(await post_to(transport, f"http://hook.example:{receiver.port}/a", profiles=EU))
     assert proxy.authorities == [f"127.0.0.1:{receiver.port}"]
     assert b"authorization" not in proxy.heads[0]
     assert [each.line for each in receiver.requests] == [b"POST /a HTTP/1.1"] * 3
@@ -42,7 +43,7 @@ async def test_a_proxy_that_resolves_is_asked_for_the_name(
     egress: Egress, proxy: TestProxy, receiver: Receiver, names: Names
 ) -> None:
     transport = egress.transport(proxies=settings_of(proxy, resolve="there"))
-    answered(await post_to(transport, f"http://inside.example:{receiver.port}/", route=EU))
+    answered(await post_to(transport, f"http://inside.example:{receiver.port}/", profiles=EU))
     assert proxy.authorities == [f"inside.example:{receiver.port}"]
     assert names.asked == ["proxy.example"]
 
@@ -54,7 +55,7 @@ async def test_addresses_in_urls_are_judged_before_the_proxy_is_asked(
     guard = Guard(allow_http=True, deny_networks=[ip_network("192.0.9.0/24")], resolver=names)
     transport = egress.transport(proxies=settings_of(proxy, resolve=resolve), guard=guard)
     for host, rule in (("127.0.0.1", "loopback"), ("[::1]", "loopback"), ("192.0.9.7", "deny_networks")):
-        failure = failed(await post_to(transport, f"http://{host}:{receiver.port}/", route=EU))
+        failure = failed(await post_to(transport, f"http://{host}:{receiver.port}/", profiles=EU))
         assert (failure.kind, rule in failure.detail) == (FailureKind.BLOCKED, True)
     assert proxy.clients == []
 
@@ -64,7 +65,7 @@ async def test_names_are_judged_here_unless_they_are_left_to_the_proxy(
 ) -> None:
     guard = Guard(allow_http=True, resolver=names)
     transport = egress.transport(proxies=settings_of(proxy), guard=guard)
-    failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", route=EU))
+    failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", profiles=EU))
     assert (failure.kind, proxy.clients) == (FailureKind.BLOCKED, [])
 
 
@@ -73,7 +74,7 @@ async def test_http_is_refused_behind_a_proxy_too(
     egress: Egress, proxy: TestProxy, receiver: Receiver, names: Names, resolve: str
 ) -> None:
     transport = egress.transport(proxies=settings_of(proxy, resolve=resolve), guard=Guard(resolver=names))
-    failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", route=EU))
+    failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", profiles=EU))
     assert (failure.kind, proxy.clients) == (FailureKind.BLOCKED, [])
 
 
@@ -82,7 +83,7 @@ async def test_user_and_password_go_to_the_proxy_alone(
 ) -> None:
     file = write("password", PASSWORD + "\n")
     transport = egress.transport(proxies=settings_of(proxy, user="angarium", password_file=file))
-    answered(await post_to(transport, f"http://hook.example:{receiver.port}/", route=EU))
+    answered(await post_to(transport, f"http://hook.example:{receiver.port}/", profiles=EU))
     expected = base64.b64encode(f"angarium:{PASSWORD}".encode())
     assert b"\r\nproxy-authorization: Basic " + expected + b"\r\n" in proxy.heads[0]
     assert not [name for name, _ in receiver.requests[0].headers if b"authorization" in name]
@@ -98,13 +99,13 @@ async def test_tls_is_verified_against_the_urls_name_inside_the_tunnel(
     await receiver.start(context)
     tls = {"ours": TlsSettings(authorities=write("ca.pem", authority.cert_pem.bytes()))}
     transport = egress.transport(proxies=settings_of(proxy), tls=tls)
-    route = Route("eu", "ours")
+    profiles = ProfileNames("eu", "ours")
     for _ in range(2):
-        answered(await post_to(transport, f"https://hook.example:{receiver.port}/", route=route))
+        answered(await post_to(transport, f"https://hook.example:{receiver.port}/", profiles=profiles))
     assert (asked, len(proxy.clients)) == (["hook.example"], 1)
-    failure = failed(await post_to(transport, f"https://127.0.0.1:{receiver.port}/", route=route))
+    failure = failed(await post_to(transport, f"https://127.0.0.1:{receiver.port}/", profiles=profiles))
     assert failure.kind is FailureKind.TLS
-    failure = failed(await post_to(transport, f"https://hook.example:{receiver.port}/", route=EU))
+    failure = failed(await post_to(transport, f"https://hook.example:{receiver.port}/", profiles=EU))
     assert failure.kind is FailureKind.TLS
     await receiver.stop()
 
@@ -122,9 +123,9 @@ async def test_a_proxy_over_tls(
     transport = egress.transport(proxies=proxies, tls=tls)
     target = f"{scheme}://hook.example:{receiver.port}/"
     for body in (b"{}", b"x" * 262_144):
-        answered(await post_to(transport, target, route=Route("eu", "ours"), body=body))
+        answered(await post_to(transport, target, profiles=ProfileNames("eu", "ours"), body=body))
     assert (len(proxy.clients), [len(each.body) for each in receiver.requests]) == (1, [2, 262_144])
-    failure = failed(await post_to(transport, target, route=Route("unknown", "ours")))
+    failure = failed(await post_to(transport, target, profiles=ProfileNames("unknown", "ours")))
     assert failure.kind is FailureKind.PROXY
     assert failure.detail.startswith("proxy unknown: its certificate is not valid: ")
     await transport.close()
@@ -133,13 +134,13 @@ async def test_a_proxy_over_tls(
     await receiver.stop()
 
 
-async def test_a_connection_through_a_proxy_serves_no_other_route(
+async def test_a_connection_through_a_proxy_serves_no_other_way(
     egress: Egress, proxy: TestProxy, receiver: Receiver
 ) -> None:
     proxies = settings_of(proxy) | {"us": ProxySettings(url=f"http://127.0.0.1:{proxy.port}")}
     transport = egress.transport(proxies=proxies)
-    for route in (EU, Route("us"), Route(), EU):
-        answered(await post_to(transport, f"http://hook.example:{receiver.port}/", route=route))
+    for profiles in (EU, US, NO_PROFILES, EU):
+        answered(await post_to(transport, f"http://hook.example:{receiver.port}/", profiles=profiles))
     assert (len(proxy.clients), receiver.connections) == (2, 3)
 
 
@@ -150,8 +151,13 @@ async def test_connections_through_each_proxy_are_counted(
     transport = egress.transport(proxies=proxies)
     assert transport.proxy_connections() == {"eu": 0, "us": 0}
     url = f"http://hook.example:{receiver.port}/"
-    for name, route in (("acme.a", EU), ("acme.b", EU), ("acme.b", Route("us")), ("acme.b", Route())):
-        await post_to(transport, url, receiver=name, route=route)
+    for name, profiles in (
+        ("acme.a", EU),
+        ("acme.b", EU),
+        ("acme.b", US),
+        ("acme.b", NO_PROFILES),
+    ):
+        await post_to(transport, url, receiver=name, profiles=profiles)
     assert transport.proxy_connections() == {"eu": 2, "us": 0}
     await transport.close()
     assert transport.proxy_connections() == {"eu": 0, "us": 0}
@@ -167,7 +173,7 @@ async def test_bytes_that_come_through_the_tunnel_first_are_no_answer(
 
     proxy.script = chatty
     transport = egress.transport(proxies=settings_of(proxy))
-    failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", route=EU))
+    failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", profiles=EU))
     assert (failure.kind, failure.detail) == (FailureKind.PROTOCOL, EARLY)
 
 
@@ -176,7 +182,10 @@ async def test_the_lease_is_asked_for_after_the_tunnel_is_open(
 ) -> None:
     transport = egress.transport(proxies=settings_of(proxy))
     lost = post_to(
-        transport, f"http://hook.example:{receiver.port}/", route=EU, may_start=lambda: not proxy.authorities
+        transport,
+        f"http://hook.example:{receiver.port}/",
+        profiles=EU,
+        may_start=lambda: not proxy.authorities,
     )
     assert failed(await lost).kind is FailureKind.LEASE
     assert receiver.requests == []
@@ -190,7 +199,7 @@ async def test_a_receiver_behind_a_proxy_that_hangs_up_counts_as_itself(
 
     receiver.plays(hangs_up)
     transport = egress.transport(proxies=settings_of(proxy))
-    failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", route=EU))
+    failure = failed(await post_to(transport, f"http://hook.example:{receiver.port}/", profiles=EU))
     assert failure.kind is FailureKind.RESET
 
 
@@ -204,7 +213,7 @@ async def test_a_kept_tunnel_that_has_died_is_replaced_once(
     receiver.plays(once, once)
     transport = egress.transport(proxies=settings_of(proxy))
     for _ in range(2):
-        answered(await post_to(transport, f"http://hook.example:{receiver.port}/", route=EU))
+        answered(await post_to(transport, f"http://hook.example:{receiver.port}/", profiles=EU))
     assert (len(proxy.clients), receiver.connections) == (2, 2)
 
 
@@ -217,7 +226,7 @@ async def test_an_attempt_that_is_cancelled_in_the_tunnel_leaves_no_connection(
 
     proxy.script = silent
     transport = egress.transport(proxies=settings_of(proxy))
-    post = asyncio.create_task(post_to(transport, f"http://hook.example:{receiver.port}/", route=EU))
+    post = asyncio.create_task(post_to(transport, f"http://hook.example:{receiver.port}/", profiles=EU))
     await until(lambda: len(proxy.heads) == 1)
     post.cancel()
     await asyncio.wait((post,))

@@ -11,14 +11,14 @@ import pytest
 import trustme
 
 from angarium.delivery.egress import ways as ways_module
-from angarium.delivery.http_exchange.transport import FailureKind, Route
+from angarium.delivery.http_exchange.transport import FailureKind, ProfileNames
 from angarium.egress_settings import TlsSettings
 from tests.contract.transport.conftest import answered, failed, post_to
 from tests.contract.transport.egress.conftest import Egress
 from tests.contract.transport.receiver import Receiver
 from tests.support.waiting import until
 
-PARTNER, PLAIN = Route(tls="partner"), Route(tls="plain")
+PARTNER, PLAIN = ProfileNames(tls="partner"), ProfileNames(tls="plain")
 Write = Callable[[str, bytes], str]
 
 
@@ -81,21 +81,21 @@ async def test_a_partner_that_wants_a_client_certificate_gets_it(
 ) -> None:
     transport, partner = egress.transport(tls=files.profiles), Partner(authority)
     async with listening(partner) as url:
-        answered(await post_to(transport, url, route=PARTNER))
+        answered(await post_to(transport, url, profiles=PARTNER))
         assert partner.clients == ["first.example"]
-        without = failed(await post_to(transport, url, route=PLAIN))
+        without = failed(await post_to(transport, url, profiles=PLAIN))
         assert without.kind in (FailureKind.TLS, FailureKind.RESET)
         assert failed(await post_to(transport, url)).kind is FailureKind.TLS
         assert len(partner.requests) == 1
 
 
-async def test_a_connection_with_a_client_certificate_serves_no_route_without_it(
+async def test_a_connection_with_a_client_certificate_serves_no_way_without_it(
     egress: Egress, authority: trustme.CA, files: Files
 ) -> None:
     transport, partner = egress.transport(tls=files.profiles), Partner(authority, required=False)
     async with listening(partner) as url:
-        for route in (PARTNER, PLAIN, PARTNER, PLAIN):
-            answered(await post_to(transport, url, route=route))
+        for profiles in (PARTNER, PLAIN, PARTNER, PLAIN):
+            answered(await post_to(transport, url, profiles=profiles))
     assert partner.clients == ["first.example", None]
 
 
@@ -104,16 +104,16 @@ async def test_a_changed_certificate_is_used_for_all_requests_that_begin_later(
 ) -> None:
     monkeypatch.setattr(ways_module, "LOOKED_AT_EVERY_S", 0.01)
     transport, partner = egress.transport(tls=files.profiles), Partner(authority)
-    keeping_up = asyncio.create_task(egress.ways.keep_up())
+    reloading = asyncio.create_task(egress.ways.reload_changed_files())
     async with listening(partner) as url:
-        answered(await post_to(transport, url, route=PARTNER))
-        before = egress.ways.of(PARTNER)
+        answered(await post_to(transport, url, profiles=PARTNER))
+        before = egress.ways.way_for(PARTNER)
         files.replace("second.example")
-        await until(lambda: egress.ways.of(PARTNER) is not before)
-        answered(await post_to(transport, url, route=PARTNER))
+        await until(lambda: egress.ways.way_for(PARTNER) is not before)
+        answered(await post_to(transport, url, profiles=PARTNER))
     assert partner.clients[0] == "first.example"
     assert partner.clients[-1] == "second.example"
-    keeping_up.cancel()
+    reloading.cancel()
 
 
 async def test_files_that_do_not_fit_leave_the_old_ones_in_use_and_are_logged_once(
@@ -133,15 +133,15 @@ async def test_files_that_do_not_fit_leave_the_old_ones_in_use_and_are_logged_on
 
     monkeypatch.setattr("angarium.delivery.egress.reloaded.os.stat", counted)
     transport, partner = egress.transport(tls=files.profiles), Partner(authority)
-    keeping_up = asyncio.create_task(egress.ways.keep_up())
+    reloading = asyncio.create_task(egress.ways.reload_changed_files())
     async with listening(partner) as url:
         files.replace("second.example", key=False)
         await until(lambda: "egress.not_reloaded" in caplog.messages)
         seen = len(looks)
         await until(lambda: len(looks) > seen + 20)
-        answered(await post_to(transport, url, route=PARTNER))
+        answered(await post_to(transport, url, profiles=PARTNER))
     assert partner.clients == ["first.example"]
     told = [vars(each) for each in caplog.records if each.message == "egress.not_reloaded"]
     assert [(each["levelno"], each["setting"]) for each in told] == [(logging.WARNING, "tls.partner")]
     assert files.certificate not in caplog.text
-    keeping_up.cancel()
+    reloading.cancel()

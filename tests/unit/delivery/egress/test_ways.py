@@ -15,7 +15,7 @@ from actors.policy import Policy
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.egress.reloaded import Reloaded, UnusableProfile
 from angarium.delivery.egress.ways import Ways
-from angarium.delivery.http_exchange.transport import DIRECT, Route
+from angarium.delivery.http_exchange.transport import NO_PROFILES, ProfileNames
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
 
 URL = "https://example.com/"
@@ -28,29 +28,34 @@ def policy(**members: str | None) -> Policy:
 
 def test_the_default_proxy_is_used_if_there_is_one() -> None:
     without = Ways(Guard(), Profiles({"eu": PROXY}, {}))
-    assert without.route(policy()) is DIRECT
+    assert without.profiles_of(policy()) is NO_PROFILES
     with_default = Ways(Guard(), Profiles({"default": PROXY, "eu": PROXY}, {}))
-    assert with_default.route(policy()) == Route("default")
-    assert with_default.route(policy(proxy="eu")) == Route("eu")
-    assert with_default.route(policy(proxy=None)) is DIRECT
+    assert with_default.profiles_of(policy()) == ProfileNames("default")
+    assert with_default.profiles_of(policy(proxy="eu")) == ProfileNames("eu")
+    assert with_default.profiles_of(policy(proxy=None)) is NO_PROFILES
 
 
 def test_each_pair_of_profiles_is_one_way_with_a_key_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(trustme.CA().cert_pem.bytes())
     tls = {"partner": TlsSettings(authorities=str(tmp_path / "ca.pem"))}
     ways = Ways(Guard(), Profiles({"eu": PROXY, "partner": PROXY}, tls))
-    routes = [Route("eu"), Route("partner"), Route(tls="partner"), Route("eu", "partner")]
-    assert len({ways.direct.key, *(ways.of(each).key for each in routes)}) == 1 + len(routes)
-    assert ways.of(Route("eu")) is ways.of(Route("eu"))
-    assert ways.of(Route("eu")).tls is ways.direct.tls
-    assert ways.of(Route("eu", "partner")).tls is ways.of(Route(tls="partner")).tls
+    names = [
+        ProfileNames("eu"),
+        ProfileNames("partner"),
+        ProfileNames(tls="partner"),
+        ProfileNames("eu", "partner"),
+    ]
+    assert len({ways.direct.key, *(ways.way_for(each).key for each in names)}) == 1 + len(names)
+    assert ways.way_for(ProfileNames("eu")) is ways.way_for(ProfileNames("eu"))
+    assert ways.way_for(ProfileNames("eu")).tls is ways.direct.tls
+    assert ways.way_for(ProfileNames("eu", "partner")).tls is ways.way_for(ProfileNames(tls="partner")).tls
 
 
 def test_a_proxy_that_resolves_has_a_guard_of_its_own() -> None:
     there = ProxySettings(url="http://proxy.example:3128", resolve="there")
     ways = Ways(Guard(), Profiles({"eu": PROXY, "there": there}, {}))
-    assert ways.of(Route("eu")).guard is ways.direct.guard
-    assert ways.of(Route("there")).guard is not ways.direct.guard
+    assert ways.way_for(ProfileNames("eu")).guard is ways.direct.guard
+    assert ways.way_for(ProfileNames("there")).guard is not ways.direct.guard
 
 
 @pytest.mark.parametrize(
@@ -82,7 +87,7 @@ def test_a_key_with_a_password_is_refused_without_asking_for_it(tmp_path: Path) 
 def test_a_proxys_password_is_read_from_its_variable() -> None:
     proxy = ProxySettings(url="http://proxy.example:3128", user="u", password_variable="PROXY_PASSWORD")
     profiles = Profiles({"eu": proxy}, {})
-    assert Ways(Guard(), profiles, variables={"PROXY_PASSWORD": "s3cret"}).of(Route("eu")).proxy
+    assert Ways(Guard(), profiles, variables={"PROXY_PASSWORD": "s3cret"}).way_for(ProfileNames("eu")).proxy
     with pytest.raises(UnusableProfile, match=r"proxies.eu.password_variable: there is no password; correct"):
         Ways(Guard(), profiles, variables={})
 
