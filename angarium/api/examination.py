@@ -7,8 +7,9 @@ from msgspec import Struct
 
 from angarium.api.problems import result_of, unavailable
 from angarium.connecting import Access
-from angarium.operations.installation.alerts import RaisedAlerts, find_alerts, raised_alerts
+from angarium.operations.installation.examine import problems
 from angarium.operations.installation.finding import Finding
+from angarium.operations.installation.raised_alerts import RaisedAlerts, raised_alerts
 
 KEPT_TIME_S = 5.0
 EXAMINE_TIMEOUT_S = 30.0
@@ -44,7 +45,7 @@ class Examination:
     async def _examine(self) -> Examined:
         try:
             async with asyncio.timeout(EXAMINE_TIMEOUT_S):
-                findings = result_of(await find_alerts(self._access))
+                findings = result_of(await problems(self._access))
                 raised = result_of(await raised_alerts(self._access))
                 return Examined(datetime.now(UTC), findings, raised)
         except TimeoutError:

@@ -3,10 +3,13 @@
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from actors.errors import Unavailable, Unusable
 from actors.tenant_settings import TenantSettings
 from angarium import package_check, quantities
-from angarium.connecting import installation, open_jetstream
+from angarium.connecting import Access, installation, open_jetstream
+from angarium.operations.failures import operation
 from angarium.operations.installation import sizing
 from angarium.operations.installation.finding import Finding, ok, problem, warning
 from angarium.operations.installation.fleet import live_nodes
@@ -30,6 +33,7 @@ from streams.observation.installation_status import (
     servers_behind,
     unowned_shards,
 )
+from streams.observation.receivers_seen import shard_count
 from streams.storage.purge import is_short
 
 CLOCK_OFF_MAX_S = 2.0
@@ -62,6 +66,18 @@ async def examine(settings: Settings) -> list[Finding]:
             problem("nats", f"it stopped answering ({error})", "check nats-server, then try again")
         )
     return findings
+
+
+@operation
+async def problems(access: Access) -> list[Finding]:
+    """The findings that are not ok, those of the installation first."""
+    examined = await examine_running(
+        access.js,
+        replace(access.installation, shards=await shard_count(access.js, access.names)),
+        access.settings.tenants,
+        storage_needed_by=False,
+    )
+    return sorted((each for each in examined if each.level != "ok"), key=lambda each: each.ok)
 
 
 def _variable(unknown: UnknownVariable) -> Finding:

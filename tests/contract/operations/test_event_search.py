@@ -19,7 +19,7 @@ from angarium.operations.events.search import (
     search_event,
 )
 from angarium.operations.failures import NotDone
-from angarium.operations.installation.alerts import find_alerts
+from angarium.operations.installation.examine import problems
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
 from angarium.operations.receivers.control_requests.held_receivers import HeldReceiver, held_receivers
 from angarium.operations.receivers.control_requests.state import state_and_unrouted
@@ -275,9 +275,9 @@ async def test_an_event_above_the_rate_of_its_tenant_waits_to_be_routed(
         assert not isinstance(live, NotDone)
         assert not isinstance(screen, NotDone)
         sentence = live.get("unrouted", "")
-        alerts = await find_alerts(access)
-        assert isinstance(alerts, list)
-        texts = [each.text for each in alerts if each.subject == "tenants"]
+        found = await problems(access)
+        assert isinstance(found, list)
+        texts = [each.text for each in found if each.subject == "tenants"]
         return (
             sentence.startswith("3 events of late wait to be routed, the oldest for ")
             and [note.partition(",")[0] for note in screen.notes] == [sentence.partition(",")[0]]

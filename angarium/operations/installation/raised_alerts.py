@@ -1,17 +1,14 @@
-"""Alerts for monitoring an installation: the problems that `angarium doctor` reports, and raised alerts."""
+"""The alerts about receivers that are raised."""
 
 from datetime import UTC, datetime
 from heapq import nlargest
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from actors.machine.facts import AlertKind
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from angarium.operations.installation.examine import examine_running
-from angarium.operations.installation.finding import Finding
-from streams.observation.receivers_seen import receiver_snapshots, shard_count
+from streams.observation.receivers_seen import receiver_snapshots
 
 RAISED_SHOWN_MAX = 1000
 
@@ -29,16 +26,6 @@ class RaisedAlerts(Struct, frozen=True):
 
     alerts: list[RaisedAlert]
     total: int
-
-
-@operation
-async def find_alerts(access: Access) -> list[Finding]:
-    """All current problems, those of the installation first."""
-    installation = replace(access.installation, shards=await shard_count(access.js, access.names))
-    tenants = access.settings.tenants
-    examined = await examine_running(access.js, installation, tenants, storage_needed_by=False)
-    found = [each for each in examined if each.level != "ok"]
-    return sorted(found, key=lambda each: each.ok)
 
 
 @operation
