@@ -31,9 +31,9 @@ class InvalidSecret(BadInput):
 
 
 class VerifyingKey(Protocol):
-    """A key that can say whether a signature is of its making."""
+    """A key that verifies signatures."""
 
-    def made(self, signature: bytes, content: bytes) -> bool:
+    def verify(self, signature: bytes, content: bytes) -> bool:
         """True if the signature, with its version, is that of the content."""
         ...
 
@@ -70,7 +70,7 @@ class HmacSecret:
         outer.update(inner.digest())
         return self._version + binascii.b2a_base64(outer.digest(), newline=False)
 
-    def made(self, signature: bytes, content: bytes) -> bool:
+    def verify(self, signature: bytes, content: bytes) -> bool:
         """See `VerifyingKey`."""
         return hmac.compare_digest(signature, self.sign(content))
 
@@ -93,7 +93,7 @@ class Ed25519Secret:
         """See `SigningSecret`."""
         return b"v1a," + binascii.b2a_base64(self._key.sign(content).signature, newline=False)
 
-    def made(self, signature: bytes, content: bytes) -> bool:
+    def verify(self, signature: bytes, content: bytes) -> bool:
         """See `VerifyingKey`. The same content always has the same signature."""
         return hmac.compare_digest(signature, self.sign(content))
 
@@ -106,7 +106,7 @@ class PublicKey:
 
         self._key = VerifyKey(key)
 
-    def made(self, signature: bytes, content: bytes) -> bool:
+    def verify(self, signature: bytes, content: bytes) -> bool:
         """See `VerifyingKey`."""
         from nacl.exceptions import BadSignatureError
 

@@ -46,6 +46,6 @@ def _signature_problems(
         return [f"{name} is missing"]
     content = SIGNED_CONTENT % (event_id.encode(), signed_number, body)
     signatures = [each.encode("latin-1") for each in header.split()]
-    if any(key.made(each, content) for key in keys for each in signatures):
+    if any(key.verify(each, content) for key in keys for each in signatures):
         return []
     return [f"{name} is wrong"]

@@ -166,11 +166,11 @@ def test_a_key_knows_its_own_signatures(seed: bytes, content: bytes) -> None:
     keys = [parse_key(each, "--secret") for each in (*secrets, public_key(secrets[2]) or "")]
     for index, secret in enumerate(secrets):
         signature = parse_secret(secret, "").sign(content)
-        made = [key.made(signature, content) for key in keys]
+        made = [key.verify(signature, content) for key in keys]
         assert made == [index == 0, index == 1, index == 2, index == 2]
-        assert not any(key.made(signature, content + b" ") for key in keys)
+        assert not any(key.verify(signature, content + b" ") for key in keys)
         assert not any(
-            key.made(bad, content) for key in keys for bad in (b"", b"v1a,", b"v1a,*", signature[:-4])
+            key.verify(bad, content) for key in keys for bad in (b"", b"v1a,", b"v1a,*", signature[:-4])
         )
 
 
