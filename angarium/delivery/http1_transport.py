@@ -95,7 +95,7 @@ class Http1Transport:
                 isinstance(outcome, Failure) and outcome.kind is FailureKind.TIMEOUT
             )
             self._slow_lane.learn(request.receiver, request.target, slow=slow)
-            if not (connection.unanswered and connection.rested):
+            if not (connection.unanswered and connection.was_idle):
                 return outcome
             connection, fresh = None, True
 

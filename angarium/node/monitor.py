@@ -22,9 +22,9 @@ from angarium.http_server import Received, Reply, serve_connected
 from angarium.monitor_server import exposition, listening, page_of, text
 from angarium.node.metrics.node_metrics import NodeMetrics
 from angarium.node.node import Node
+from angarium.telemetry.metrics.cached_pages import CachedPages
 from angarium.telemetry.metrics.exporting import MetricsExport, exporting
 from angarium.telemetry.metrics.families import histogram
-from angarium.telemetry.metrics.rested_pages import RestedPages
 
 LAG_SAMPLE_EVERY_S = 0.1
 LAG_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -39,7 +39,7 @@ class Monitor(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
-        self.metrics = RestedPages(self._registry)
+        self.metrics = CachedPages(self._registry)
 
     def watch(self, node: Node) -> None:
         """Answer for this started node from now on."""

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from angarium.http_server import Pending, Received, Reply
 from angarium.monitor_server import broken, exposition, page_of, text
-from angarium.telemetry.metrics.rested_pages import REST_FACTOR
+from angarium.telemetry.metrics.cached_pages import REUSE_FACTOR
 from angarium.telemetry.metrics.table import BY_NAME
 from angarium.workers.metric_sums import Families, Family, Samples, Sum, WorkerCounts, counted, join, read
 from angarium.workers.worker import Worker
@@ -78,14 +78,14 @@ class WorkersMonitor:
         return text(503, f"not ready: {'; '.join(wrong)}") if wrong else text(200, "ready")
 
     async def _metrics(self) -> Reply:
-        """The sums, or those before: they are reused as long as a node reuses its page (`RestedPages`)."""
+        """The sums, or those before: they are reused as long as a node reuses its page (`CachedPages`)."""
         if self._scrape is not None and time.monotonic() < self._scrape_good_until:
             return self._scrape
         answers = await self._answers("/metrics")
         began_at = time.monotonic()  # To wait for workers holds nothing up.
         self._scrape = exposition(generate_latest(Sum(self._sum(answers))))
         done_at = time.monotonic()
-        self._scrape_good_until = done_at + REST_FACTOR * (done_at - began_at)
+        self._scrape_good_until = done_at + REUSE_FACTOR * (done_at - began_at)
         return self._scrape
 
     def _sum(self, answers: Sequence[WorkerAnswer]) -> Families:

@@ -50,16 +50,31 @@ class Http1Connection(asyncio.Protocol):
     """A connection that belongs to its owner while it is idle, and otherwise to one exchange.
 
     - `unanswered`: it ended before one byte of the last request's answer had come.
-    - `rested`: it was idle between two requests, and may have died unnoticed.
+    - `was_idle`: it was idle between two requests, and may have died unnoticed.
     - `_wire`: a request that is not written yet.
     """
 
-    __slots__ = ("_aborted", "_answer", "_deadline", "_early", "_exchange", "_fd", "_large", "_loop",
-                 "_may_start", "_owner", "_secure", "_started_at", "_transport", "_wire", "rested",
-                 "unanswered")  # fmt: skip
+    __slots__ = (
+        "_aborted",
+        "_answer",
+        "_deadline",
+        "_early",
+        "_exchange",
+        "_fd",
+        "_large",
+        "_loop",
+        "_may_start",
+        "_owner",
+        "_secure",
+        "_started_at",
+        "_transport",
+        "_wire",
+        "unanswered",
+        "was_idle",
+    )  # fmt: skip
 
     def __init__(self, owner: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
-        self.rested = self.unanswered = False
+        self.was_idle = self.unanswered = False
         self._owner = owner
         self._loop = loop
         self._answer = Answer()
@@ -119,7 +134,7 @@ class Http1Connection(asyncio.Protocol):
         else:
             self._wire = b""
             self._fail(FailureKind.LEASE, "the lease expired before the first byte was sent")
-            self.rested = True
+            self.was_idle = True
             self._owner.keep_idle(self)
 
     def abort(self) -> None:
@@ -180,7 +195,7 @@ class Http1Connection(asyncio.Protocol):
             self._fail(*answer.fault)
         if answer.reusable and self._is_written():
             answer.reset()
-            self.rested = True
+            self.was_idle = True
             self._owner.keep_idle(self)
         else:
             self.abort()

@@ -23,9 +23,9 @@ from angarium.node.monitor import Monitor, unready
 from angarium.node.node import Node
 from angarium.node.shard import Shard
 from angarium.node.totals import NodeTotals
-from angarium.telemetry.metrics import rested_pages
+from angarium.telemetry.metrics import cached_pages
+from angarium.telemetry.metrics.cached_pages import CachedPages
 from angarium.telemetry.metrics.families import histogram, single
-from angarium.telemetry.metrics.rested_pages import RestedPages
 from streams.dead_letters.letters import REASONS
 from streams.routing.node_routing import EventsByTenant, RoutingTotals
 from streams.routing_progress import RoutingProgress
@@ -272,7 +272,7 @@ def test_constant_scrapes_take_at_most_a_tenth_of_the_loop(monkeypatch: pytest.M
         return b"%d" % scrapes
 
     monkeypatch.setattr(monitoring, "generate_latest", scrape)
-    monkeypatch.setattr(rested_pages, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(cached_pages, "time", SimpleNamespace(monotonic=lambda: now))
     monitor = Monitor()
     told = []
     for _ in range(100):
@@ -284,9 +284,9 @@ def test_constant_scrapes_take_at_most_a_tenth_of_the_loop(monkeypatch: pytest.M
 
 
 def test_both_formats_and_the_export_share_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rested_pages, "REST_FACTOR", 1e9)
+    monkeypatch.setattr(cached_pages, "REUSE_FACTOR", 1e9)
     counting = CountedReadings()
-    pages = RestedPages(counting)
+    pages = CachedPages(counting)
     shown = [pages.page(each) for each in (generate_latest, openmetrics_latest, generate_latest)]
     assert counting.readings == 1
     assert shown[0] == shown[2] != shown[1]

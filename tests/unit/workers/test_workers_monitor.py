@@ -18,7 +18,7 @@ from angarium.workers.workers_monitor import WorkersMonitor
 
 @pytest.fixture(autouse=True)
 def without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers_monitor, "REST_FACTOR", 0)
+    monkeypatch.setattr(workers_monitor, "REUSE_FACTOR", 0)
 
 
 READY = Reply(200, body=b"ready\n")
@@ -210,7 +210,7 @@ async def test_clients_that_ask_at_the_same_time_share_the_answer() -> None:
 
 
 async def test_sums_are_reused_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers_monitor, "REST_FACTOR", 1e9)
+    monkeypatch.setattr(workers_monitor, "REUSE_FACTOR", 1e9)
     one = FakeWorker("n-1", {"/metrics": page(1), "/readyz": READY})
     monitor = monitor_of(one)
     bodies = {(await get(monitor, "/metrics")).body for _ in range(3)}

@@ -1,4 +1,4 @@
-"""Pages of metrics that are made again only after a rest: constant requests hold nothing up."""
+"""Cached pages of metrics: frequent requests do not hold up the event loop."""
 
 import math
 import time
@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-REST_FACTOR = 10
+REUSE_FACTOR = 10
 """Metrics and their pages are reused for this many times as long as it took to make them: a reading looks at
 each actor in memory."""
 
 
-class RestedPages:
+class CachedPages:
     """The metrics of a collector, and pages of them in several formats, which share one reading."""
 
     def __init__(self, metrics: Collector) -> None:
@@ -26,7 +26,7 @@ class RestedPages:
         began_at = time.monotonic()
         self._metrics = list(self._collector.collect())
         self._pages = {}
-        self._rest_after(began_at)
+        self._reuse_after(began_at)
         return self._metrics
 
     def page(self, generate: Callable[[Collector], bytes]) -> bytes:
@@ -37,16 +37,16 @@ class RestedPages:
         page = self._pages.get(generate)
         if page is None:
             page = self._pages[generate] = generate(_Read(self._metrics))
-            self._rest_after(began_at)
+            self._reuse_after(began_at)
         return page
 
     def renew(self) -> None:
         """Read again for the next page."""
         self._good_until = -math.inf
 
-    def _rest_after(self, began_at: float) -> None:
+    def _reuse_after(self, began_at: float) -> None:
         done_at = time.monotonic()
-        self._good_until = max(self._good_until, done_at + REST_FACTOR * (done_at - began_at))
+        self._good_until = max(self._good_until, done_at + REUSE_FACTOR * (done_at - began_at))
 
 
 class _Read(Collector):
