@@ -24,7 +24,7 @@ CONTENT_TYPE_DEFAULT = "application/json"
 
 _LEVELS = bytes(1 if byte in b"[{" else 255 if byte in b"]}" else 0 for byte in range(256))
 """For each byte, what it adds to the depth, as a signed byte."""
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """Strings, also one without an end: to look for others in it would take a time that grows with its square."""
 _NO_CONTENT = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _decoder = msgspec.json.Decoder(msgspec.Raw)

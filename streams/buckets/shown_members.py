@@ -27,12 +27,12 @@ def without_secrets(raw: bytes) -> dict[str, Any]:
     except InvalidPolicy:
         return {}
     return {
-        name: value if name in SHOWN and not _may_hold_secret(name, value) else _fingerprint(value)
+        name: value if name in SHOWN and not may_hold_secret(name, value) else _fingerprint(value)
         for name, value in members.items()
     }
 
 
-def _may_hold_secret(name: str, value: object) -> bool:
+def may_hold_secret(name: str, value: object) -> bool:
     """True if the URL of a proxy, with its password, may be in the place of a profile's name."""
     return name in ("proxy", "tls") and isinstance(value, str) and not is_profile_name(value)
 

@@ -197,3 +197,9 @@ def test_a_mask_for_nothing_is_refused(given: dict[str, Any], stored: dict[str, 
     with pytest.raises(OperationError) as refused:
         unmasked("acme.x", given, stored)
     assert sentence in str(refused.value)
+
+
+def test_masked_hides_the_url_of_a_proxy_in_place_of_its_name() -> None:
+    """`masked`: it may hold a password, put straight into the bucket."""
+    assert masked(URL | {"proxy": "http://user:hush@proxy:3128"})["proxy"] == HIDDEN
+    assert masked(URL | {"proxy": "office"})["proxy"] == "office"

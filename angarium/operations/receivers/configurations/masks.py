@@ -16,6 +16,7 @@ from actors.policy import Policy
 from angarium.delivery.signing import public_key
 from angarium.logs import HIDDEN
 from angarium.operations.failures import OperationError
+from streams.buckets.shown_members import may_hold_secret
 
 _SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - {
     "secrets", "old_secrets", "headers", "signature",
@@ -25,7 +26,10 @@ _SIGNATURE_SHOWN = {each.encode_name for each in msgspec.structs.fields(CustomSi
 
 def masked(members: dict[str, Any]) -> dict[str, Any]:
     """The members without secrets, values of headers, and unknown members: they may be misspelt."""
-    return {name: value if name in _SHOWN else _masked(name, value) for name, value in members.items()}
+    return {
+        name: value if name in _SHOWN and not may_hold_secret(name, value) else _masked(name, value)
+        for name, value in members.items()
+    }
 
 
 def _masked(name: str, value: Any) -> Any:
