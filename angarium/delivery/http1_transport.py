@@ -134,7 +134,7 @@ class Http1Transport:
         addresses = await allowed_addresses(way.guard, target, request.receiver, deadline)
         if proxy is None:
             return await first_reached(addresses, deadline, connect)
-        async with proxy.turn(target, request.receiver, deadline):
+        async with proxy.turn(request.receiver, deadline):
             return await first_reached(addresses, deadline, connect)
 
 

@@ -37,12 +37,13 @@ class AlertWriter:
         """Publish the event about an alert. Raises `Unavailable`, also if the stream has no room for it."""
         tenant, own_id, body = notice.receiver.partition(".")[0], id_of(notice), body_of(notice)
         headers = {EVENT_ID: own_id, EVENT_ABOUT: notice.receiver}
-        subject = self._names.publish_event(tenant, ALERT_TYPES + notice.alert)
+        event_type = ALERT_TYPES + notice.alert
+        subject = self._names.publish_event(tenant, event_type)
         answer = await self._js.publish(subject, body, headers | {MESSAGE_ID: f"{tenant}:{own_id}"})
         if (
             isinstance(answer, Stored)
             and answer.duplicate
-            and not await self._is_stored(answer.sequence, body)
+            and not await self._is_stored(answer.sequence, f"{tenant}.{event_type}", body)
         ):
             # Another producer used the message id before us.
             answer = await self._js.publish(subject, body, headers)
@@ -53,13 +54,16 @@ class AlertWriter:
         self._reason.log_once(why)
         raise Unavailable(why)
 
-    async def _is_stored(self, position: int, body: bytes) -> bool:
-        """True if the message there has the body of our event, which names the receiver and the number."""
+    async def _is_stored(self, position: int, address: str, body: bytes) -> bool:
+        """True if our event is there: a producer may have published its body, even for another tenant."""
         try:
             message = await message_at(self._js, self._names.events, position)
         except ApiError as error:
             raise Unavailable(str(error)) from error
-        return message is not None and message.data == body
+        if message is None or EVENT_ABOUT not in (message.headers or {}) or message.data != body:
+            return False
+        is_stray = self._names.partition_and_tenant(message.subject) is None
+        return not is_stray and self._names.address_of_event(message.subject) == address
 
 
 def id_of(notice: AlertFact) -> str:

@@ -16,6 +16,7 @@ of facts and events for each kind in that time, however often it flaps.
 While an operator pauses the receiver, `failing` and `offline` stay as they are. A removal ends all of them.
 """
 
+import math
 from collections.abc import Callable
 from typing import get_args
 
@@ -52,7 +53,9 @@ def alert_changes(state: State, policy: Policy | None, seen: c.JudgeAlerts, now:
         found = _judge(kind, state, policy, seen, now)
         if found is None or found.bad is raised:
             continue
-        too_soon = alert is not None and found.bad and now < alert.raised_at + seen.limits.interval_s
+        # An earlier owner's clock may have been ahead; then the time between alerts is over.
+        since_raised_s = now - alert.raised_at if alert is not None else math.inf
+        too_soon = found.bad and 0 <= since_raised_s < seen.limits.interval_s
         if too_soon or len(state.notices) + len(facts) >= NOTICES_MAX:
             continue
         number += 1

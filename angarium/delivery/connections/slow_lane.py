@@ -8,8 +8,8 @@ receiver may have the same URL, and a timeout that makes it slow.
 
 from contextlib import AbstractAsyncContextManager
 
-from angarium.delivery.connections.host_turns import HostTurns
 from angarium.delivery.connections.pool import ConnectionLimits
+from angarium.delivery.connections.shared_turns import SharedTurns
 from angarium.delivery.http_exchange.target import Target
 
 SLOW_EXCHANGE_S = 1.0
@@ -26,7 +26,7 @@ class SlowLane:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._known: dict[tuple[str, Target], None] = {}
-        self._turns = HostTurns(_half(limits.connections_max), _half(limits.per_host_max))
+        self._turns = SharedTurns(_half(limits.connections_max), _half(limits.per_host_max))
 
     def has(self, receiver: str, target: Target) -> bool:
         """True if the receiver was slow there."""
@@ -44,7 +44,7 @@ class SlowLane:
 
     def turn(self, target: Target, receiver: str) -> AbstractAsyncContextManager[None]:
         """The receiver's turn in the lane, held for the block; the caller bounds the time."""
-        return self._turns.turn(target, receiver)
+        return self._turns.turn((target.host, target.port), receiver)
 
 
 def _half(count: int) -> int:

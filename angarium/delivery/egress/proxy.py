@@ -3,8 +3,9 @@
 Whatever ends before the tunnel is open counts as the proxy's failure (`PROXY`), and against no receiver. That
 is also so if the proxy could not reach the receiver: its answer does not say reliably whose fault that was.
 
-The number of attempts that ask the proxy for a tunnel is limited, with turns between tenants, and one host
-gets half of them. So a proxy that hangs takes few of the node's connections.
+The number of attempts that ask the proxy for a tunnel is limited, with turns between tenants, and one tenant
+gets half of them. So a proxy that hangs takes few of the node's connections, and a tenant whose receivers
+hang behind it leaves it to others.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from angarium.delivery.connections.connect import NoAnswer, connected, first_reached, is_local
 from angarium.delivery.connections.guard import Allowed, Blocked, Guard, Unresolved
-from angarium.delivery.connections.host_turns import HostTurns
+from angarium.delivery.connections.shared_turns import SharedTurns
 from angarium.delivery.egress.reloaded import Reloaded
 from angarium.delivery.egress.tunnel import Tunnel, connect_head
 from angarium.delivery.http_exchange.http1 import Http1Connection
@@ -45,15 +46,15 @@ class Proxy:
         self._guard = guard
         self._authorization = authorization
         self._tls = tls
-        self._turns = HostTurns(TUNNELS_ASKED_MAX, TUNNELS_ASKED_MAX // 2)
+        self._turns = SharedTurns(TUNNELS_ASKED_MAX, TUNNELS_ASKED_MAX // 2)
 
     @asynccontextmanager
-    async def turn(self, target: Target, receiver: str, deadline: float) -> AsyncIterator[None]:
+    async def turn(self, receiver: str, deadline: float) -> AsyncIterator[None]:
         """Wait for the receiver's turn to ask for a tunnel, and hold it for the block; raises NoAnswer."""
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout_at(deadline):
-                    await stack.enter_async_context(self._turns.turn(target, receiver))
+                    await stack.enter_async_context(self._turns.turn(receiver.partition(".")[0], receiver))
             except TimeoutError:
                 raise self._failure("too many attempts wait for its answer") from None
             yield

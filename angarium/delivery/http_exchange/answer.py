@@ -140,7 +140,7 @@ class Answer:
         if len(self._headers) == HEADERS_MAX:
             self._refuse(FailureKind.HEADERS_TOO_LARGE, f"more than {HEADERS_MAX} headers")
             raise _Stop
-        self._headers.append((name, value))
+        self._headers.append((name, value.strip(b" \t")))  # RFC 9110, 5.5: the parser keeps those after it.
 
     def on_headers_complete(self) -> None:
         parser = self._parser

@@ -46,9 +46,15 @@ async def test_an_alert_is_published_only_when_it_is_stored(js: JetStream, names
     await faulty.stop()
 
 
-async def test_a_message_id_that_a_producer_has_used_costs_no_alert(js: JetStream, names: Names) -> None:
+@pytest.mark.parametrize("body", [b"{}", body_of(ALERT)])
+@pytest.mark.parametrize(
+    ("tenant", "event_type"), [("acme", "order"), ("acme", "angarium.alert.failing"), ("evil", "order")]
+)
+async def test_a_message_id_that_a_producer_has_used_costs_no_alert(
+    js: JetStream, names: Names, tenant: str, event_type: str, body: bytes
+) -> None:
     taken = {"Nats-Msg-Id": f"acme:{id_of(ALERT)}"}
-    await js.publish(names.publish_event("acme", "order"), b"{}", taken)
+    await js.publish(names.publish_event(tenant, event_type), body, taken)
     await AlertWriter(js, names).publish(ALERT)
     message = await js.message(names.events, 2)
     assert message is not None

@@ -120,6 +120,11 @@ def test_framing_without_end_is_cut(rest: bytes) -> None:
     assert REST_BYTES_MAX >= 4 * BODY_MAX
 
 
+def test_blanks_around_the_value_of_a_header_do_not_belong_to_it() -> None:
+    answer = fed(b"HTTP/1.1 400 No\r\nangarium-abort: \t true \t\r\ncontent-length: 0\r\n\r\n")
+    assert answer.response(0.0).headers[0] == ("angarium-abort", "true")
+
+
 def test_nothing_of_one_answer_stays_for_the_next() -> None:
     answer = fed(b"HTTP/1.1 503 Busy\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nbusy")
     answer.reset()

@@ -149,11 +149,38 @@ async def test_a_hanging_proxy_holds_up_no_other_and_few_connections(
     for _ in range(2):
         assert answered(await through("eu", "beta.quick")).latency_s < ENOUGH_S / 3
     answered(await post_to(transport, url, receiver="beta.direct"))
-    assert len(hanging.heads) == TUNNELS_ASKED_MAX // 2  # One host gets half of them.
+    assert len(hanging.heads) == TUNNELS_ASKED_MAX // 2  # One tenant gets half of them.
     for task in stuck:
         task.cancel()
     await asyncio.wait(stuck)
     await hanging.stop()
+
+
+async def test_a_tenant_whose_receivers_hang_behind_a_proxy_leaves_it_to_others(
+    egress: Egress, proxy: TestProxy, receiver: Receiver
+) -> None:
+    """Each of its hosts is mute once the tunnel is open, so the TLS of the receiver takes all the time."""
+    transport = egress.transport(proxies=_settings(proxy))
+    mute = [TestProxy(), TestProxy()]
+    for each in mute:
+        each.script = Client.until_closed
+        await each.start()
+    urls = [f"https://hook.example:{each.port}/" for each in mute]
+    stuck = [
+        asyncio.create_task(
+            post_to(transport, urls[i % 2], receiver=f"acme.r{i}", profiles=EU, timeout_s=ENOUGH_S)
+        )
+        for i in range(TUNNELS_ASKED_MAX)
+    ]
+    await until(lambda: len(proxy.heads) == TUNNELS_ASKED_MAX // 2)
+    url = f"http://hook.example:{receiver.port}/"
+    quick = await post_to(transport, url, receiver="beta.quick", profiles=EU, timeout_s=ENOUGH_S)
+    assert answered(quick).latency_s < ENOUGH_S / 3
+    for task in stuck:
+        task.cancel()
+    await asyncio.wait(stuck)
+    for each in mute:
+        await each.stop()
 
 
 async def test_attempts_that_got_no_turn_at_the_proxy_are_not_the_receivers_failure(

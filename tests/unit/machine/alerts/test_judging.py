@@ -54,6 +54,12 @@ def test_a_receiver_is_failing_after_a_minute_and_offline_later() -> None:
     assert judged(raised, 300) == [("offline", "alert_raised")]
 
 
+def test_an_owner_whose_clock_was_ahead_silences_no_later_alert() -> None:
+    ahead = after_round(replace(FAILING, failing_since=START + 864_000), 864_100)
+    recovered = after_round(replace(ahead, failing_since=None), 0)
+    assert judged(replace(recovered, failing_since=START), 60) == [("failing", "alert_raised")]
+
+
 def test_a_success_ends_failing_and_offline_and_a_new_failure_alone_does_not() -> None:
     raised = after_round(FAILING, 300)
     assert judged(replace(raised, failing_since=START + 290), 301) == []
