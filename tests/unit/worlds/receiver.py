@@ -279,7 +279,9 @@ class ReceiverWorld:
         assert not self.broken
         if self.world.host.shard_unacked.unacked_count or journal.confirmed_index < journal.index:
             return False
-        return not (state.open or state.unfinished) and state == journal.folded.get(RECEIVER)
+        # An alert about dead letters is over after an hour: it is not waited for.
+        at_rest = not (state.open or state.parked or state.burials)
+        return at_rest and state == journal.folded.get(RECEIVER)
 
     def check_end(self) -> None:
         settled = set[int]()
