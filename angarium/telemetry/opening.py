@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from angarium.settings import SettingsError
-from angarium.telemetry.library_log import limit_library_log
+from angarium.telemetry.otel_log import limit_otel_log
 from angarium.telemetry.otel_variables import collector_of, whole
 from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never, ratio
@@ -55,7 +55,7 @@ def open_tracing(environ: Mapping[str, str], node: str, *, failures: bool = Fals
     sampler = sampler_of(environ)
     queue_max = whole(environ, "OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_SIZE, QUEUE_SIZE_MAX)
     delay_ms = whole(environ, "OTEL_BSP_SCHEDULE_DELAY", EXPORT_DELAY_MS, EXPORT_DELAY_MAX_MS)
-    limit_library_log(environ)
+    limit_otel_log(environ)
     from angarium.telemetry.export import otlp_exporter  # Only this needs the extra.
 
     exporter = otlp_exporter(collector, queue_max=queue_max, delay_s=delay_ms / 1000)

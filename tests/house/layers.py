@@ -68,7 +68,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "app",
     ),
     "angarium.telemetry": (
-        "otel_variables trace_ids exemplars http_session library_log",
+        "otel_variables trace_ids exemplars http_session otel_log",
         "spans metrics",
         "known_traces",
         "tracer",

@@ -11,7 +11,7 @@ from msgspec import Struct
 from prometheus_client.core import Metric
 
 from angarium.settings import SettingsError
-from angarium.telemetry.library_log import limit_library_log
+from angarium.telemetry.otel_log import limit_otel_log
 from angarium.telemetry.otel_variables import collector_of, whole
 
 EXPORT_EVERY_MS = 60_000
@@ -56,7 +56,7 @@ def open_metrics_export(environ: Mapping[str, str], instance: str) -> MetricsExp
     if temporality.lower() != "cumulative":
         raise SettingsError(f"{_TEMPORALITY}: must be cumulative, not {temporality!r}")
     every_ms = whole(environ, "OTEL_METRIC_EXPORT_INTERVAL", EXPORT_EVERY_MS, EXPORT_EVERY_MAX_MS)
-    limit_library_log(environ)
+    limit_otel_log(environ)
     from angarium.telemetry.metrics.otlp_exporter import otlp_exporter  # Only this needs the extra.
 
     return MetricsExport(otlp_exporter(collector), every_ms / 1000)

@@ -35,6 +35,8 @@ class _LimitedLines(logging.Handler):
         kind, now = (record.name, str(record.msg)), time.monotonic()
         if now - self._logged_at.get(kind, now - LOG_EVERY_S) < LOG_EVERY_S:
             return
+        # A text may have numbers in it: what is over a minute old is dropped, so that they do not add up.
+        self._logged_at = {each: at for each, at in self._logged_at.items() if now - at < LOG_EVERY_S}
         self._logged_at[kind] = now
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
@@ -49,7 +51,7 @@ class _LimitedLines(logging.Handler):
 _limited = _LimitedLines()
 
 
-def limit_library_log(environ: Mapping[str, str]) -> None:
+def limit_otel_log(environ: Mapping[str, str]) -> None:
     """Limit these lines from now on, and hide in them what may be secret in these variables."""
     _limited.hide(each for each in _secrets(environ) if len(each) >= _SECRET_MIN)
     for name in _LOGGERS:

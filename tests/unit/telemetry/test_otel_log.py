@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from angarium.telemetry import library_log
+from angarium.telemetry import otel_log
 from angarium.telemetry.metrics.exporting import open_metrics_export
 from angarium.telemetry.metrics.families import single
 from angarium.telemetry.opening import open_tracing
@@ -20,7 +20,7 @@ PASSWORD = "hush-hush"
 
 @pytest.fixture(autouse=True)
 def nothing_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library_log, "_limited", library_log._LimitedLines())
+    monkeypatch.setattr(otel_log, "_limited", otel_log._LimitedLines())
 
 
 @pytest.mark.parametrize(("protocol", "timeout"), [("http/protobuf", "0.2"), ("grpc", "1")])
