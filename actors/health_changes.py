@@ -15,9 +15,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from actors.configuration.policy import Offline, Policy
 from actors.machine import facts as f
 from actors.machine.state import State
-from actors.policy import Offline, Policy
 from actors.status import age_text
 
 HealthChangeName = Literal["disabled", "offline", "recovered", "misconfigured"]

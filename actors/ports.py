@@ -9,11 +9,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from actors.configuration.policy import Policy
 from actors.machine.event import Event
 from actors.machine.facts import AlertFact, Burial, Fact
 from actors.machine.outcome import Outcome
 from actors.machine.state import State
-from actors.policy import Policy
 
 
 class Attempt(Struct, frozen=True, gc=False, kw_only=True):
@@ -116,7 +116,7 @@ class DeadLetterWriter(Protocol):
 class AlertWriter(Protocol):
     """Publishes events about alerts."""
 
-    async def publish(self, notice: AlertFact) -> None:
+    async def publish(self, fact: AlertFact) -> None:
         """Publish the event about an alert, and return once it is stored. May raise Unavailable.
 
         Repeating it is harmless.

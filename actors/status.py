@@ -1,6 +1,6 @@
 """The status of an actor: one JSON object for people who ask why a receiver gets nothing.
 
-In `actors`, only this module turns times into text (RFC 3339, UTC, milliseconds). The configuration's URL,
+The configuration's URL,
 secrets and headers are not shown. In the receiver's last answer, cookies and parts of the headers or the URL
 are hidden: a person who may read the status must not learn how to act as the receiver's owner.
 """
@@ -13,7 +13,9 @@ from typing import Literal, NotRequired, TypedDict
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from actors.credentials import REDACTED, Credentials, credentials_of
+from actors.configuration.credentials import REDACTED, Credentials, credentials_of
+from actors.configuration.policy import SECONDS, Policy
+from actors.instants import instant_text
 from actors.machine.bucket import refill
 from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Delivered, OutcomeFact
@@ -25,7 +27,6 @@ from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.steps import Rest, WaitUntil
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
-from actors.policy import SECONDS, Policy
 
 SLOW_ANSWER_MS = 50.0
 """From this latency on, latency counts as the limit of a strict receiver's pace."""
@@ -437,8 +438,3 @@ def _response(answer: Answered, policy: Policy | None) -> LastResponse:
 
 def _instant(at: float | None) -> str | None:
     return None if at is None else instant_text(at)
-
-
-def instant_text(at: float) -> str:
-    """The time `at` in RFC 3339, in UTC, with milliseconds."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

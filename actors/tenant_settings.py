@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
+from actors.configuration.policy import AlertLimits, AlertSettings, Rate, alert_limits
 from actors.machine.bucket import RateLimit
-from actors.policy import AlertLimits, AlertSettings, Rate, alert_limits
 
 ALL_OTHERS = "*"
 """Name of the settings for the tenants that have none of their own."""

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
-from actors.members.allowed_values import problem
-from actors.policy import DEFAULT_PROXY, Policy, is_profile_name
+from actors.allowed_values import problem
+from actors.configuration.policy import DEFAULT_PROXY, Policy
+from actors.configuration.problems import is_profile_name
 
 _FileName = Annotated[str, Meta(min_length=1)]
 

@@ -15,9 +15,9 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
+from actors.instants import instant_text
 from angarium.escaping import visible_json
 
 HIDDEN = "…"
@@ -77,7 +77,7 @@ class _Lines(logging.Formatter):
         message = record.getMessage()
         named = _OCCURRENCE.match(message)
         members = {
-            "at": instant(record.created),
+            "at": instant_text(record.created),
             "level": record.levelname.lower(),
             "event": message if named else record.name,
             **({} if named else {"message": redact(message)}),
@@ -108,11 +108,6 @@ class TextLines(_Lines):
             head.append(_escaped(message))
         line = " ".join([*head, *(f"{key}={_value(value)}" for key, value in members.items())])
         return visible_json(redact(line))
-
-
-def instant(at: float) -> str:
-    """Seconds since the epoch as RFC 3339, UTC, milliseconds."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _shown(key: str, value: Any) -> Any:

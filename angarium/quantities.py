@@ -6,8 +6,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from actors.configuration.parsing import rate_members
+from actors.configuration.policy import Rate
 from actors.errors import BadInput
-from actors.policy import Rate, rate_members
 
 _SIZE = re.compile(r"\s*(\d{1,18})\s*([KMGT]?)(i?)B?\s*\Z", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})\Z")
@@ -103,7 +104,7 @@ def age(text: str) -> float:
     raise BadQuantity(f"{text!r} is not an age; write it as 45s, 30m, 12h, 30d or 8w")
 
 
-def instant(text: str, now: float) -> float:
+def parse_time(text: str, now: float) -> float:
     """Seconds since the epoch: an age such as `15m`, `2h`, `3d`, or a time of RFC 3339 with its zone.
 
     A time before the epoch is taken as the epoch, since no data is older.

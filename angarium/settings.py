@@ -20,10 +20,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct, field, inspect
 
+from actors.allowed_values import allowed, closest, problem
+from actors.configuration.policy import Rate
 from actors.errors import BadInput, InvalidName
 from actors.ids import check_tenant
-from actors.members.allowed_values import allowed, closest, problem
-from actors.policy import Rate
 from actors.tenant_settings import ALL_OTHERS, InstallationAlerts, TenantSettings
 from angarium import egress_settings, quantities
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings

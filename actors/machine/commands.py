@@ -6,11 +6,11 @@ bucket in memory are arguments of `decide`.
 
 from msgspec import Struct
 
+from actors.configuration.policy import AlertLimits
 from actors.machine.event import Event
 from actors.machine.facts import Burial
 from actors.machine.numbering import Numbered
 from actors.machine.outcome import Answered, Failed
-from actors.policy import AlertLimits
 
 
 class RecordOutcome(Struct, frozen=True, gc=False):

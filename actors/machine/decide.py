@@ -2,6 +2,7 @@
 
 from typing import Any, assert_never
 
+from actors.configuration.policy import Policy
 from actors.ids import fraction, stable_hash
 from actors.machine import commands as c
 from actors.machine import facts as f
@@ -21,7 +22,6 @@ from actors.machine.outcome import (
     retry_after_s,
 )
 from actors.machine.state import Open, State, open_entry
-from actors.policy import Policy
 
 FAILURES_IN_A_ROW_MAX = 5
 """Failures in a row, of any events, after which a receiver in relaxed order backs off as a whole."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actors.ids import dedup_key
 from actors.machine import facts as f
-from actors.machine.alerts.folding import after_alert, given_up_at
+from actors.machine.alerts.folding import after_alert, last_dead_letter_at
 from actors.machine.numbering import Numbered, advance, move_frontier, resize, without_keys
 from actors.machine.state import Open, State, fresh_entry, open_entry, with_entry
 
@@ -154,7 +154,7 @@ def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
         open=opened,
         burials=burials,
         bucket=bucket,
-        dead_at=given_up_at(state, fact),
+        dead_letter_at=last_dead_letter_at(state, fact),
     )
     return _count(state, dead=len(fact.events))
 
@@ -165,7 +165,7 @@ def _after_removal(state: State, fact: f.Removed) -> State:
     return _count(replace(
         _unimpeded(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
         frontier=frontier, bucket=fact.bucket or state.bucket, removal=max(state.removal, fact.removal),
-        dead_at=0.0,
+        dead_letter_at=0.0,
     ), discarded=fact.discarded)  # fmt: skip
 
 

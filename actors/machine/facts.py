@@ -325,12 +325,12 @@ class AlertRaised(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="ale
 
 
 class AlertRecovered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="alert_recovered"):
-    """An alert that was raised at `since` is over; `number` and `why` are as in `AlertRaised`."""
+    """An alert that was raised at `raised_at` is over; `number` and `why` are as in `AlertRaised`."""
 
     alert: AlertKind
     number: int
     at: float
-    since: float | None = None
+    raised_at: float
     why: str = ""
 
 

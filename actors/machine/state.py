@@ -17,7 +17,7 @@ UNRECORDED_MAX = UNCONFIRMED_MAX + OPEN_MAX
 """Numbers that one owner may have given without a record: of settled and of open events."""
 BURIALS_MAX = 128
 """Dead letters of one receiver that may wait to be stored; no further events are given up before."""
-NOTICES_MAX = 12
+UNPUBLISHED_ALERTS_MAX = 12
 """Events about a receiver's alerts that may wait to be published; no further alert changes before."""
 TOMBSTONE_KEPT_S = 8 * 86400.0
 """Time that the state of a removed receiver is kept: the longest age of a delivery (7 days), and a day."""
@@ -90,9 +90,9 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `parked`: some events are only in the stream; `waiting_since` is when the oldest of them was stored.
     - `last`: the last outcome.
     - `alerts`: the last alert of each kind; `alert_number`: number of the last one, raised or recovered.
-    - `notices`: alerts whose events are still to be published, in order.
-    - `dead_at`: when the last event was given up that an alert is about or is still to be raised for; 0.0 if
-      there is none.
+    - `unpublished_alerts`: alerts whose events are still to be published, in order.
+    - `dead_letter_at`: when the last event was given up that an alert is about, or is still to be raised for;
+      0.0 if there is none.
     """
 
     receiver: str
@@ -119,8 +119,8 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     counters: Counters = field(default_factory=Counters)
     alerts: tuple[Alert, ...] = ()
     alert_number: int = 0
-    notices: tuple[AlertFact, ...] = ()
-    dead_at: float = 0.0
+    unpublished_alerts: tuple[AlertFact, ...] = ()
+    dead_letter_at: float = 0.0
 
     @property
     def settled_sequence(self) -> int:
@@ -135,9 +135,10 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     @property
     def may_change_alerts(self) -> bool:
         """True if an alert may have to begin, end or be published, though nothing happens to the receiver."""
-        if self.failing_since is None and not (self.disabled or self.dead_at or self.notices or self.alerts):
+        changing = bool(self.disabled or self.dead_letter_at or self.unpublished_alerts)
+        if self.failing_since is None and not (changing or self.alerts):
             return False  # The most frequent case.
-        if self.failing_since is not None or self.disabled or self.dead_at or self.notices:
+        if self.failing_since is not None or changing:
             return True
         return any(each.raised for each in self.alerts)
 
@@ -147,7 +148,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
         It only orders the actors that return to memory: an event may expire sooner, and a policy may change.
         """
-        if self.burials or self.notices:
+        if self.burials or self.unpublished_alerts:
             return 0.0
         if not (self.parked or self.open):
             return None

@@ -6,9 +6,9 @@ the last texts are kept next to the state for the dead letters, and are lost wit
 
 from collections.abc import Collection
 
-from actors.credentials import credentials_of
+from actors.configuration.credentials import credentials_of
+from actors.configuration.policy import Policy
 from actors.machine.outcome import Answered
-from actors.policy import Policy
 
 TEXT_MAX = 1024
 """Bytes of an answer's body that are recorded, as text."""

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import assert_never
 
+from actors.configuration.policy import Policy
 from actors.errors import Unavailable
 from actors.machine import commands as c
 from actors.machine.bucket import inherit
@@ -20,7 +21,6 @@ from actors.machine.scheduling.next_step import PARK_AFTER_S, next_step
 from actors.machine.scheduling.view import Cutoff, View
 from actors.machine.state import State, open_entry
 from actors.memory.last_answers import failure_text
-from actors.policy import Policy
 from actors.ports import Absent, Attempt, Invalid
 from actors.runtime.alarm import Alarm
 from actors.runtime.backlog_reading import BacklogReading

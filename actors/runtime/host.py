@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from actors.aligned_timers import next_tick
+from actors.configuration.policy import Policy
 from actors.health_changes import FailingReceivers
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.event import Event
@@ -19,7 +20,6 @@ from actors.machine.state import UNCONFIRMED_MAX, State, is_left_over
 from actors.memory.retention import Needed, Retention
 from actors.memory.unacked import ShardUnacked
 from actors.memory.unsaved_states import UnsavedStates
-from actors.policy import Policy
 from actors.ports import Recorded
 from actors.runtime.alerts.watch import AlertWatch
 from actors.runtime.environment import HostPorts, ShardClaim

@@ -1,5 +1,6 @@
 """The live state of one receiver: each fact is decided here, folded at once, and given to the journal."""
 
+from actors.configuration.policy import Policy
 from actors.health_changes import FACTS_THAT_CHANGE_HEALTH, health_change
 from actors.machine import commands as c
 from actors.machine.bucket import Bucket
@@ -8,7 +9,6 @@ from actors.machine.facts import AlertRaised, AlertRecovered, Delivered, Fact
 from actors.machine.invariants import InvariantBroken, evolve_checked
 from actors.machine.state import State
 from actors.memory.tokens import Tokens
-from actors.policy import Policy
 from actors.runtime.environment import ActorEnvironment
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Protocol
 
+from actors.configuration.policy import Policy
 from actors.errors import Unavailable, Unusable
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.state import State
 from actors.memory.unsaved_states import UnsavedStates
-from actors.policy import Policy
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.live_state import LiveState
 from actors.runtime.unknown_receivers.decision_rounds import UnknownReceiverEnvironment

@@ -178,7 +178,7 @@ def _meaning(kind: Kind) -> tuple[int, str]:
 
 
 def _fault(problem: str) -> Fault:
-    """The fault in a sentence of `actors.policy`, such as `rate.limit: must be …`, with its pointer."""
+    """The fault in a sentence about a configuration, such as `rate.limit: must be …`, with its pointer."""
     return Fault(pointer=pointer(problem) or None, detail=text_of(problem))
 
 

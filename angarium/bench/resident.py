@@ -10,13 +10,13 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from actors import ports
+from actors.configuration.policy import USUAL_LIMITS, Policy
 from actors.ids import KEY_BYTES
 from actors.machine.event import Event
 from actors.machine.facts import AlertFact, Burial, Fact
 from actors.machine.numbering import Frontier
 from actors.machine.outcome import NotSent, Outcome
 from actors.machine.state import State
-from actors.policy import USUAL_LIMITS, Policy
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
 from actors.totals import DeliveryTotals
@@ -64,7 +64,7 @@ class IdlePorts:
     async def bury(self, receiver: str, burials: Sequence[Burial], answers: Mapping[int, str]) -> None:
         return None
 
-    async def publish(self, notice: AlertFact) -> None:
+    async def publish(self, fact: AlertFact) -> None:
         return None
 
     async def load(self, receiver: str, due: float = 0.0) -> State:

@@ -93,7 +93,7 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         typed = args[0]
         if typed not in MODULES and not typed.startswith("-") and not context.resilient_parsing:
-            from actors.members.allowed_values import closest
+            from actors.allowed_values import closest
 
             meant = closest(typed, MODULES)
             hint = f" Did you mean {meant!r}?" if meant else ""

@@ -1,6 +1,6 @@
 """The edge to the receivers: one attempt, from the event to the outcome.
 
 Read `sender` first, then `http_exchange` (one request and its answer), `connections` (who may be reached, and
-when) and `http1_transport`, the client that puts both together; `formats` makes bodies; `signing`
-and `custom_signing` sign them.
+when), `egress` (the ways there: proxies and TLS profiles) and `http1_transport`, the client that puts them
+together; `formats` makes bodies; `signing` and `custom_signing` sign them.
 """

@@ -4,10 +4,10 @@ import base64
 import hmac
 from typing import assert_never
 
+from actors.configuration.custom_signature import CustomSignature, parts_of
+from actors.configuration.policy import Policy
+from actors.configuration.signing_secrets import SecretKey, secret_key
 from actors.machine.event import Event
-from actors.members.custom_signature import CustomSignature, parts_of
-from actors.members.signing_secrets import SecretKey, secret_key
-from actors.policy import Policy
 from angarium.delivery.signing import InvalidSecret
 
 Parts = list[tuple[str, bytes]]

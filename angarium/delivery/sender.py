@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from actors.configuration.policy import Policy
+from actors.configuration.problems import is_sent
 from actors.machine.backoff import longest_backoff_s
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
-from actors.policy import Policy, is_sent
 from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery.custom_signing import CustomSigner, custom_signer

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from hashlib import sha256, sha512
 from typing import TYPE_CHECKING, Protocol, assert_never
 
+from actors.configuration.signing_secrets import PUBLIC_PREFIX, SEED_BYTES, SecretKey, secret_key
 from actors.errors import BadInput
-from actors.members.signing_secrets import PUBLIC_PREFIX, SEED_BYTES, SecretKey, secret_key
 
 if TYPE_CHECKING:
     from nacl.signing import SigningKey

@@ -16,8 +16,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from actors.configuration.policy import Rate
 from actors.machine.bucket import RateLimit
-from actors.policy import Rate
 from angarium.delivery.signing import parse_secret
 from angarium.demo.records import Arrival, ReceiverRecord
 from angarium.development import verification

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct, to_builtins
 
 from actors.errors import AngariumError
-from angarium import logs
+from actors.instants import instant_text
 from angarium.delivery.signing import VerifyingKey
 from angarium.development import verification
 from angarium.http_server import Received, Reply, serve, why_not_bound
@@ -171,7 +171,7 @@ class Listening:
         numbers = self._numbers_of(received.path)
         repeat, missing = (False, 0) if sequence is None else numbers.record(sequence)
         return Shown(
-            at=logs.instant(now),
+            at=instant_text(now),
             path=received.path,
             event_id=headers.get("webhook-id"),
             type=headers.get("angarium-event"),

@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
+from actors.configuration.parsing import parse
+from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy
-from actors.policy import Policy, parse
 from streams.buckets.shown_members import SHOWN, is_empty
 
 UNKNOWN_URL = "https://unknown.invalid/"

@@ -68,9 +68,9 @@ def fold(
     position, at = (0, 0) if base is None else (base.position, base.at)
     for place, flushed_at, text in rows:
         facts = facts_in(text)
-        happened = min(flushed_at, next((t for t in map(_instant, facts) if t), flushed_at))
+        happened = min(flushed_at, next((t for t in map(_fact_ms, facts) if t), flushed_at))
         for fact in facts:
-            happened = _instant(fact) or happened
+            happened = _fact_ms(fact) or happened
             if until is not None and happened > until:
                 return FoldedState(state, position, at)
             state = evolve(state, fact)
@@ -84,5 +84,5 @@ def as_base(receiver: int, moment: FoldedState) -> BaseRow:
     return BaseRow(receiver, moment.position, moment.at, "fold", text)
 
 
-def _instant(fact: Fact) -> int:
+def _fact_ms(fact: Fact) -> int:
     return milliseconds(getattr(fact, "at", 0.0))

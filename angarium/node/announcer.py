@@ -6,11 +6,11 @@ tenant gets a few lines of each kind at once, then one per second, which says ho
 
 import logging
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, assert_never
 
 from actors.health_changes import HealthChange, HealthChangeName
-from actors.machine.facts import AlertFact, AlertRaised
-from angarium.logs import instant
+from actors.instants import instant_text
+from actors.machine.facts import AlertFact, AlertRaised, AlertRecovered
 from angarium.rate_limited_log import RateLimitedLog
 
 BURST_MAX = 8
@@ -35,16 +35,21 @@ class Announcer:
         self._lines: dict[tuple[str, LineName], RateLimitedLog] = {}
 
     def __call__(self, change: HealthChange) -> None:
-        since = {} if change.since is None else {"since": instant(change.since)}
+        since = {} if change.since is None else {"since": instant_text(change.since)}
         self._line(change.receiver, change.name)(receiver=change.receiver, why=change.why, **since)
 
     def alert(self, fact: AlertFact) -> None:
         """Log a confirmed alert about a receiver."""
-        since = {} if fact.since is None else {"since": instant(fact.since)}
-        line = self._line(
-            fact.receiver, "alert_raised" if isinstance(fact, AlertRaised) else "alert_recovered"
-        )
-        line(receiver=fact.receiver, alert=fact.alert, number=fact.number, why=fact.why, **since)
+        match fact:
+            case AlertRaised(since=since):
+                line = self._line(fact.receiver, "alert_raised")
+                when = {} if since is None else {"since": instant_text(since)}
+            case AlertRecovered(raised_at=raised_at):
+                line = self._line(fact.receiver, "alert_recovered")
+                when = {"raised_at": instant_text(raised_at)}
+            case _:
+                assert_never(fact)
+        line(receiver=fact.receiver, alert=fact.alert, number=fact.number, why=fact.why, **when)
 
     def _line(self, receiver: str, name: LineName) -> RateLimitedLog:
         key = receiver.partition(".")[0], name

@@ -39,8 +39,8 @@ from angarium.node.node import Node
 from angarium.node.shard import NodeContext
 from angarium.node.totals import NodeTotals
 from angarium.settings import Settings
-from angarium.telemetry.metrics.exporting import open_metrics_export
-from angarium.telemetry.opening import Tracing, exporting_spans, open_tracing
+from angarium.telemetry.metrics.open_export import open_metrics_export
+from angarium.telemetry.open_tracing import Tracing, exporting_spans, open_tracing
 from angarium.terminal.run import ending_signals
 from streams.buckets.known_configurations import KnownConfigurations, receiver_finder, subscriptions_of
 from streams.clock import SystemTime, Timekeeper

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from actors.configuration.policy import Policy
 from actors.errors import ControlDenied, Unavailable
 from actors.ids import shown_name
 from actors.machine.outcome import Answered
-from actors.policy import Policy
 from actors.ports import Absent, Invalid
 from actors.runtime.actor import Actor
 from actors.runtime.host import Host

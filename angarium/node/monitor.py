@@ -23,8 +23,8 @@ from angarium.monitor_server import exposition, listening, page_of, text
 from angarium.node.metrics.node_metrics import NodeMetrics
 from angarium.node.node import Node
 from angarium.telemetry.metrics.cached_pages import CachedPages
-from angarium.telemetry.metrics.exporting import MetricsExport, exporting
 from angarium.telemetry.metrics.families import histogram
+from angarium.telemetry.metrics.open_export import MetricsExport, exporting
 
 LAG_SAMPLE_EVERY_S = 0.1
 LAG_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine, Set
 from contextlib import suppress
 from typing import Any, TypeVar, TypeVarTuple
 
+from actors.configuration.policy import Policy
 from actors.errors import Unavailable, Unusable
-from actors.policy import Policy
 from actors.runtime.host import Host
 from angarium.node.housekeeping.eraser import Eraser
 from angarium.node.housekeeping.maintenance import Maintenance

@@ -21,13 +21,13 @@ from angarium.node.announcer import Announcer
 from angarium.node.shard_snapshots import ShardSnapshots
 from angarium.node.totals import NodeTotals
 from angarium.rate_limited_log import RateLimitedLog
-from angarium.telemetry.opening import Tracing
-from streams.alerts.alert_events import AlertWriter
+from angarium.telemetry.open_tracing import Tracing
+from streams.alert_events import AlertWriter
 from streams.buckets.known_configurations import KnownConfigurations
 from streams.clock import Timekeeper
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.fleet.lease import Lease
-from streams.fleet.members import Members
+from streams.fleet.members import FactKinds, Members
 from streams.installation.partitions import shard_of
 from streams.installation.topology import JOURNAL_AGE_S, MAX_ACK_PENDING, Names
 from streams.journal.claim import Claim, NotOwned, claim, release
@@ -47,8 +47,6 @@ from streams.routing.router import Router
 from streams.routing_progress import RoutingProgress
 from streams.tasks import on_defect
 
-FACTS_ABOUT_ALERTS = 1
-"""The kinds of facts that every node must know before an alert is recorded."""
 log = logging.getLogger(__name__)
 
 
@@ -143,7 +141,7 @@ class Shard:
             saturated=context.saturated, refuse=self.refuse, on_health_change=context.announcer,
             on_alert=context.announcer.alert, alerts=AlertWriter(context.js, context.names),
             alert_limits=context.routing.tenant_settings.alert_limits,
-            may_record_alerts=lambda: context.members.all_know_facts(FACTS_ABOUT_ALERTS),
+            may_record_alerts=lambda: context.members.all_know_facts(FactKinds.ALERTS),
             node_holders=context.holders,
         )  # fmt: skip
         return Host(claim, ports, unacked_max=MAX_ACK_PENDING)

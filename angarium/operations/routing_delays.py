@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from actors.configuration.policy import Rate
 from actors.errors import Unavailable, Unusable
-from actors.policy import Rate
 from actors.status import age_text
 from actors.tenant_settings import ALL_OTHERS, SettingsByTenant, TenantSettings
 from angarium.connecting import Access

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 
-LOOKED_AT_MAX = 256
-"""Keys that are looked at in one call."""
+CHECKED_MAX = 256
+"""Keys that are checked in one call."""
 
 
 async def drop_expired(
@@ -17,7 +17,7 @@ async def drop_expired(
     Returns the position to continue after, and None at the end. A value that is stored meanwhile stays, and
     its writer expects the value that was there before. Raises `Unavailable` and `ApiError`.
     """
-    for _ in range(LOOKED_AT_MAX):
+    for _ in range(CHECKED_MAX):
         message = await js.next_message(bucket, keys, after + 1)
         if message is None:
             return None

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from actors.configuration.parsing import parse
+from actors.configuration.policy import Policy, Rate
 from actors.errors import InvalidPolicy, Unavailable
 from actors.machine.bucket import CLOCK_SKEW_S
-from actors.policy import Policy, Rate, parse
 from actors.ports import Absent, Invalid, Removal
 from actors.subscriptions import Subscriptions
 from streams.buckets.follower import Follower, is_removal
@@ -25,7 +26,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem
+from streams.reading.messages import RECEIVER_CHECKED_MAX, receiver_problem
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +230,7 @@ class KnownConfigurations:
 
     def _follow(self, message: StoredMessage) -> None:
         receiver = self._names.receiver_of_configuration(message.subject)
-        problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
+        problem = receiver_problem(receiver[:RECEIVER_CHECKED_MAX])
         if problem:
             log.log(self._log_level, "receiver.misnamed", extra={"key": receiver[:160], "why": problem})
             return

@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
+from actors.configuration.parsing import members_of
+from actors.configuration.policy import Policy
+from actors.configuration.problems import is_profile_name
 from actors.errors import InvalidPolicy
-from actors.policy import Policy, is_profile_name, members_of
 
 SHOWN = frozenset(
     {each.encode_name for each in msgspec.structs.fields(Policy)}

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from actors.configuration.parsing import parse
 from actors.errors import InvalidPolicy, Unavailable
 from actors.ids import split_receiver
-from actors.policy import parse
 from actors.ports import Absent, Invalid, Removal
 from streams.buckets.change_trail import trail_after
 from streams.buckets.follower import READ_MESSAGES_MAX, is_removal

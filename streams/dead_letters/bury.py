@@ -208,7 +208,7 @@ def _ours(
     """The headers that say why the event is a dead letter; a producer cannot set them."""
     event = messages.stored_event(message) if message else None
     number = f"p{burial.position}" if burial.sequence is None else str(burial.sequence)
-    problem = messages.receiver_problem(receiver[: messages.RECEIVER_LOOKED_AT_MAX])
+    problem = messages.receiver_problem(receiver[: messages.RECEIVER_CHECKED_MAX])
     return {
         EVENT_ID: event.id if event else None,
         MESSAGE_ID: f"{filed_under(receiver)}:{number}",

@@ -150,9 +150,9 @@ class LetterPage(Struct, frozen=True):
     """One page of a search through the letters.
 
     - `letters`: those that were selected.
-    - `seen`: how many were looked at.
-    - `unseen`: about how many are still to be looked at.
-    - `up_to`: the last position that was looked at, in reading order.
+    - `seen`: how many were read.
+    - `unseen`: about how many are still to be read.
+    - `up_to`: the last position that was read, in reading order.
     """
 
     letters: list[Letter]

@@ -20,7 +20,7 @@ from streams.nats.headers import (
     MESSAGE_ID,
 )
 from streams.nats.jetstream import JetStream
-from streams.reading.messages import TYPE_LOOKED_AT_MAX
+from streams.reading.messages import TYPE_CHECKED_MAX
 
 MALFORMED_RECEIVER = "_events"
 """Takes the place of a receiver's name, which never begins with `_`."""
@@ -40,7 +40,7 @@ async def bury_malformed(js: JetStream, names: Names, receiver: str, event: Even
     why = await store(js, names, receiver, message, {
         EVENT_ID: event.id,
         MESSAGE_ID: f"{filed_under(receiver)}:e{event.position}",
-        EVENT_TYPE: event.type[:TYPE_LOOKED_AT_MAX],
+        EVENT_TYPE: event.type[:TYPE_CHECKED_MAX],
         DEAD_REASON: "malformed",
         DEAD_ATTEMPTS: 0,
         DEAD_PROBLEM: event.malformed,

@@ -20,6 +20,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from enum import IntEnum
 from typing import Annotated
 
 import msgspec
@@ -55,8 +56,15 @@ YEAR_5138 = 1e11
 """A time later than any start; beyond, it is no date that can be shown."""
 
 log = logging.getLogger(__name__)
-FACTS_KNOWN = 1
-"""The newest kinds of facts that this version knows: 1 are those about alerts."""
+
+
+class FactKinds(IntEnum):
+    """Kinds of facts that older versions do not know, in the order in which versions learned them."""
+
+    ALERTS = 1
+
+
+FACTS_KNOWN = max(FactKinds)
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -68,7 +76,7 @@ class Member(Struct, frozen=True, kw_only=True):
     - `run`: a random id of the process, so that two with the same name differ.
     - `placement`: the newest that it knows; `draining`: it is being emptied, or is empty (`placement`).
     - `owned`: the shards that it runs; older versions leave it empty.
-    - `facts`: the newest kinds of facts that it knows (`FACTS_KNOWN`).
+    - `facts`: the newest of the `FactKinds` that it knows.
     """
 
     v: int = VERSION

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from actors.policy import DOCUMENT_MAX
+from actors.configuration.parsing import DOCUMENT_MAX
 from streams.installation.actor_keys import ActorKeys
 
 VERSION = 2

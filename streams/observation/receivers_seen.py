@@ -52,7 +52,7 @@ class ShardProgress(Struct, frozen=True):
 
     - `floor`: all deliveries up to here are settled, or their receivers are parked.
     - `age_s`: the age of its snapshots; 0 if they lack no fact.
-    - `behind`: deliveries wait that no node has looked at.
+    - `behind`: deliveries wait that no node has read.
     - `ahead_since`: when the first facts were stored that its snapshots lack; None if they lack none.
     - `owned`: a live node owns it.
     """

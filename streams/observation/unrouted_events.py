@@ -16,7 +16,7 @@ ROUTED_WITHIN_S = 10.0
 """Age up to which events may just be on their way, or routed and not recorded yet."""
 SEARCHED_MAX = 64
 SEARCHED_BYTES_MAX = 256 << 10
-"""The first events of a partition that are looked at for tenants that are not parked."""
+"""The first events of a partition that are checked for tenants that are not parked."""
 
 
 class UnroutedEvents(Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError, NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses
-from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, receiver_problem, stored_event
+from streams.reading.messages import RECEIVER_CHECKED_MAX, receiver_problem, stored_event
 
 READERS_MAX = 16
 """Reads under way at a time, in all shards of a node: for a cold message the server reads a whole block."""
@@ -69,7 +69,7 @@ class Backlog:
 
     def _addressed(self, message: StoredMessage) -> tuple[str, Event]:
         receiver, event = self._names.receiver_of_delivery(message.subject), stored_event(message)
-        problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
+        problem = receiver_problem(receiver[:RECEIVER_CHECKED_MAX])
         return receiver, replace(event, malformed=problem) if problem else event
 
     async def event(self, receiver: str, position: int) -> Event | None:

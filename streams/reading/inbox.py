@@ -11,7 +11,7 @@ from streams.installation.topology import Names
 from streams.lost_tails.marks import NO_MARK, Mark
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from streams.reading.messages import RECEIVER_LOOKED_AT_MAX, event_of, receiver_problem
+from streams.reading.messages import RECEIVER_CHECKED_MAX, event_of, receiver_problem
 from streams.reading.reader import Reader, ReadingTerms
 from streams.reading.reply_subject import DeliveryInfo
 
@@ -89,7 +89,7 @@ class Inbox:
 
     def _on_message(self, message: Message, info: DeliveryInfo) -> None:
         receiver = self._names.receiver_of_delivery(message.subject)
-        problem = receiver_problem(receiver[:RECEIVER_LOOKED_AT_MAX])
+        problem = receiver_problem(receiver[:RECEIVER_CHECKED_MAX])
         if problem:
             self._on_malformed(receiver, info.position, problem)
         else:

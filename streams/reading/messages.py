@@ -40,10 +40,10 @@ _NONE_GIVEN = dict.fromkeys(
     "",
 )  # fmt: skip
 HEADERS_UNREAD = f"headers: at most {LINES_MAX}, and {BLOCK_BYTES_MAX >> 10} KiB of them"
-TYPE_LOOKED_AT_MAX = 256
-"""Characters of a type that are looked at. No valid type has more, and results are cached."""
-RECEIVER_LOOKED_AT_MAX = 256
-"""Characters of a receiver's id that are looked at; a valid one has at most 129."""
+TYPE_CHECKED_MAX = 256
+"""Characters of a type that are checked. No valid type has more, and results are cached."""
+RECEIVER_CHECKED_MAX = 256
+"""Characters of a receiver's id that are checked; a valid one has at most 129."""
 _SOURCE = re.compile(r"[1-9][0-9]{0,18}\Z")
 PUBLISHED_APART_S = 0.01
 """Time from publishing an event to storing its copy that is worth a member in each of its facts."""
@@ -88,7 +88,7 @@ def event_of(position: int, stored_at: float, headers: dict[str, str] | None, bo
     # Only a router, a replay or a redrive sends a copy of an event about an alert.
     is_ours = (source != "" or again != "") and is_alert_type(event_type)
     if event_type != TYPE_DEFAULT and (
-        problem := type_problem(event_type[:TYPE_LOOKED_AT_MAX], is_ours=is_ours)
+        problem := type_problem(event_type[:TYPE_CHECKED_MAX], is_ours=is_ours)
     ):
         event_type, malformed = TYPE_DEFAULT, f"{EVENT_TYPE}: {problem}"
     if content_type != CONTENT_TYPE_DEFAULT and not _CONTENT_TYPE.match(content_type):

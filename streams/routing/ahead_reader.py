@@ -48,7 +48,7 @@ LISTED_FOR_S = 10.0
 """Time after which the tenants are listed again."""
 
 LISTED_IN_A_ROW = 1000
-"""Tenants that are looked at before other work has a turn; they take a millisecond."""
+"""Tenants that are checked before other work has a turn; they take a millisecond."""
 
 log = logging.getLogger(__name__)
 

@@ -41,10 +41,10 @@ def published_event(
         # Direct sends are in another stream, with positions of its own, but share the dedup window.
         given[EVENT_ID] = event_id(None, f"e{position}", stored_at)
     event = messages.event_of(position, stored_at, given, body)
-    looked_at = event_type[: messages.TYPE_LOOKED_AT_MAX]
+    checked = event_type[: messages.TYPE_CHECKED_MAX]
     about = given.get(EVENT_ABOUT, "")
-    is_ours = about != "" and is_alert_type(looked_at) and about.startswith(f"{tenant}.")
-    problem = _tenant_problem(tenant) or event.malformed or messages.type_problem(looked_at, is_ours=is_ours)
+    is_ours = about != "" and is_alert_type(checked) and about.startswith(f"{tenant}.")
+    problem = _tenant_problem(tenant) or event.malformed or messages.type_problem(checked, is_ours=is_ours)
     return replace(event, type=event_type, malformed=problem, about=about if is_ours else "")
 
 
@@ -76,7 +76,7 @@ def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:
 
 def _tenant_problem(tenant: str) -> str:
     try:
-        check_tenant(tenant[: messages.RECEIVER_LOOKED_AT_MAX])
+        check_tenant(tenant[: messages.RECEIVER_CHECKED_MAX])
     except InvalidName as error:
         return str(error)
     return ""

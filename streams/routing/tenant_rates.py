@@ -49,5 +49,5 @@ class TenantRates:
             limit = self._limit_of(tenant)
             if limit is None or refill(bucket, limit, now, 0).tokens >= limit.burst:
                 del self._buckets[tenant]
-        # So each event pays for one bucket that is looked at.
+        # So each event pays for one bucket that is checked.
         self._takes_to_forget = max(FORGET_AFTER_MIN, len(self._buckets))

@@ -22,7 +22,7 @@ from streams.storage.sampling import StreamPart, sample_stream
 from streams.storage.settled import SettledPositions
 
 SAMPLES_MAX = 64
-"""Messages that are looked at; each may be as large as an event may be."""
+"""Messages that are checked; each may be as large as an event may be."""
 ROUNDS_WITHOUT_EFFECT = 45
 """Rounds, two seconds apart, after which an order counts as one without effect: an attempt under way may take
 60 s, and the snapshots that follow it some more."""
@@ -31,7 +31,7 @@ ROUNDS_EXCLUDED = 300
 
 
 class Sample(Struct, frozen=True):
-    """A message that was looked at; `stands_for` bytes of the stream are taken to be like it.
+    """A message that was read; `stands_for` bytes of the stream are taken to be like it.
 
     `settled_to`: all messages of its receiver up to this position are settled, on confirmed record.
     """

@@ -39,7 +39,7 @@ PAGE_BYTES = 4 << 20
 SEARCHES_MAX = 16
 """Searches for strays in one round: one takes up to 40 requests, if they have to be found by counting."""
 NEARBY_POSITIONS = 256
-"""Positions before a stray that are looked at for others."""
+"""Positions before a stray that are checked for others."""
 COUNT_AGAIN_AFTER_S = 1.0
 log = logging.getLogger(__name__)
 

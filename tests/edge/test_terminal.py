@@ -35,7 +35,7 @@ row = replace(listed(ReceiverFindings(
     b'{"url": "https://hooks.receivers.example.com/a/long/path", "rate": {"limit": 10, "per": "second"}}',
 )), phase="misconfigured", waiting=1234567, oldest_at="2026-01-31T12:00:00.123Z")
 unknown = replace(row, phase=None, waiting=None, oldest_at=None)
-now = quantities.instant("2026-02-02T14:00:00Z", 0.0)
+now = quantities.parse_time("2026-02-02T14:00:00Z", 0.0)
 output.say_table(
     NARROW_COLUMNS, [cells(each, NARROW_COLUMNS, now) for each in (row, unknown)], cut=CUT_COLUMNS
 )

@@ -2,9 +2,10 @@
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "actors": (
-        "aligned_timers errors members",
-        "ids policy",
-        "machine credentials",
+        "aligned_timers allowed_values errors instants",
+        "ids",
+        "configuration",
+        "machine",
         "memory ports totals status subscriptions tenant_settings",
         "health_changes",
         "runtime",
@@ -17,7 +18,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "lost_tails",
         "journal",
         "reading",
-        "alerts buckets dead_letters",
+        "alert_events buckets dead_letters",
         "resending routing fleet",
         "control_requests erasing observation producer server storage",
         "journal_feed",
@@ -68,12 +69,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "app",
     ),
     "angarium.telemetry": (
-        "otel_variables trace_ids exemplars http_session otel_log",
+        "otel_variables trace_ids exemplars collector_session otel_log",
         "spans metrics",
         "known_traces",
         "tracer",
-        "export",
-        "opening",
+        "span_exporter",
+        "open_tracing",
     ),
     "angarium.cli": (
         "invocation",

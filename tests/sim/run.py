@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, Protocol
 from unittest.mock import patch
 
+from actors.configuration.policy import Policy, Rate
 from actors.machine.event import Event
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling.steps import Post, Step
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
-from actors.policy import Policy, Rate
 from actors.runtime import actor, discard, flow_control, host
 from actors.runtime.actor import Actor
 from actors.runtime.discard import DiscardedEvents

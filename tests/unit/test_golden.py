@@ -111,7 +111,9 @@ ALERT = AlertRaised(
 )
 LATER_FACTS: tuple[AnyFact, ...] = (
     ALERT,
-    AlertRecovered(receiver=WHO, alert="dead_letters", number=6, at=AT, since=AT - 90, why="none for 1 h"),
+    AlertRecovered(
+        receiver=WHO, alert="dead_letters", number=6, at=AT, raised_at=AT - 90, why="none for 1 h",
+    ),
     AlertsPublished(receiver=WHO, number=6),
 )  # fmt: skip
 """Facts that came when version 4 was in use; they have a file of their own."""
@@ -161,7 +163,7 @@ WITH_ALERTS = Snapshot(
     as_of=100,
     state=State(
         receiver=WHO, alerts=(Alert(kind="failing", raised_at=AT, raised=True),), alert_number=5,
-        notices=(ALERT,), dead_at=AT - 1,
+        unpublished_alerts=(ALERT,), dead_letter_at=AT - 1,
     ),
 )  # fmt: skip
 

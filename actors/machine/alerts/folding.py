@@ -6,14 +6,15 @@ from actors.ids import is_alert_type
 from actors.machine import facts as f
 from actors.machine.state import Alert, State
 
-ASKED_FOR = "skipped"
+OPERATOR_REASON = "skipped"
 """The reason of dead letters that an operator asked for."""
 
 
 def after_alert(state: State, fact: f.AlertFact | f.AlertsPublished) -> State:
     """The state after an alert was raised, is over or was published; only then is no event owed any more."""
     if isinstance(fact, f.AlertsPublished):
-        return replace(state, notices=tuple(each for each in state.notices if each.number > fact.number))
+        unpublished = (each for each in state.unpublished_alerts if each.number > fact.number)
+        return replace(state, unpublished_alerts=tuple(unpublished))
     raised = isinstance(fact, f.AlertRaised)
     before = next((each for each in state.alerts if each.kind == fact.alert), None)
     raised_at = fact.at if raised or before is None else before.raised_at
@@ -23,17 +24,17 @@ def after_alert(state: State, fact: f.AlertFact | f.AlertsPublished) -> State:
         state,
         alerts=(*others, Alert(kind=fact.alert, raised_at=raised_at, raised=raised)),
         alert_number=fact.number,
-        notices=(*state.notices, fact),
-        dead_at=0.0 if ends_dead_letters else state.dead_at,
+        unpublished_alerts=(*state.unpublished_alerts, fact),
+        dead_letter_at=0.0 if ends_dead_letters else state.dead_letter_at,
     )
 
 
-def given_up_at(state: State, fact: f.DeadLettered) -> float:
+def last_dead_letter_at(state: State, fact: f.DeadLettered) -> float:
     """The time of the last dead letter that is worth an alert, after these.
 
     One that an operator asked for is not, nor is an event about an alert: receivers of alerts that are down
     would cause alerts about each other without end.
     """
-    if fact.reason == ASKED_FOR or all(is_alert_type(each.type) for each in fact.events):
-        return state.dead_at
+    if fact.reason == OPERATOR_REASON or all(is_alert_type(each.type) for each in fact.events):
+        return state.dead_letter_at
     return fact.at

@@ -22,10 +22,10 @@ from typing import get_args
 
 from msgspec import Struct
 
+from actors.configuration.policy import Policy
 from actors.machine import commands as c
 from actors.machine import facts as f
-from actors.machine.state import NOTICES_MAX, State
-from actors.policy import Policy
+from actors.machine.state import UNPUBLISHED_ALERTS_MAX, State
 
 KINDS: tuple[f.AlertKind, ...] = get_args(f.AlertKind)
 WHY_LENGTH_MAX = 200
@@ -56,7 +56,7 @@ def alert_changes(state: State, policy: Policy | None, seen: c.JudgeAlerts, now:
         # An earlier owner's clock may have been ahead; then the time between alerts is over.
         since_raised_s = now - alert.raised_at if alert is not None else math.inf
         too_soon = found.bad and 0 <= since_raised_s < seen.limits.interval_s
-        if too_soon or len(state.notices) + len(facts) >= NOTICES_MAX:
+        if too_soon or len(state.unpublished_alerts) + len(facts) >= UNPUBLISHED_ALERTS_MAX:
             continue
         number += 1
         why = found.why[:WHY_LENGTH_MAX]
@@ -66,7 +66,8 @@ def alert_changes(state: State, policy: Policy | None, seen: c.JudgeAlerts, now:
             ))  # fmt: skip
         elif alert is not None:
             facts.append(f.AlertRecovered(
-                receiver=state.receiver, alert=kind, number=number, at=now, since=alert.raised_at, why=why,
+                receiver=state.receiver, alert=kind, number=number, at=now,
+                raised_at=alert.raised_at, why=why,
             ))  # fmt: skip
     return facts
 
@@ -127,12 +128,13 @@ def behind_count(policy: Policy, percent: int) -> int:
 
 
 def _dead_letters(state: State, policy: Policy, seen: c.JudgeAlerts, now: float) -> Assessment | None:
-    if not state.dead_at:
+    if not state.dead_letter_at:
         return Assessment(False, "no event was given up")
     quiet_s = seen.limits.dead_letters_quiet_s
     if not any(each.kind == "dead_letters" and each.raised for each in state.alerts):
-        return Assessment(True, f"{state.counters.dead:,} of its events were given up in all", state.dead_at)
-    if now - state.dead_at < quiet_s:
+        why = f"{state.counters.dead:,} of its events were given up in all"
+        return Assessment(True, why, state.dead_letter_at)
+    if now - state.dead_letter_at < quiet_s:
         return None
     return Assessment(False, f"no event was given up for {quiet_s:.0f} s")
 

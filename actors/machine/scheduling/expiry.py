@@ -8,12 +8,12 @@ stream are read first and get their numbers like all others; one fact gives up a
 
 from itertools import islice
 
+from actors.configuration.policy import Policy
 from actors.machine.event import Event
 from actors.machine.numbering import Numbered, advance, is_repeat, with_number
 from actors.machine.scheduling.rules import NEVER
 from actors.machine.scheduling.view import View
 from actors.machine.state import BURIALS_MAX, Open, State
-from actors.policy import Policy
 
 OVERFLOW_AT_ONCE = 64
 """Number of events beyond `backlog_max` from which on they are given up without delay."""

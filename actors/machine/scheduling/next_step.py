@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from actors.configuration.policy import Policy
 from actors.machine import commands as c
 from actors.machine.bucket import next_token_at, refill, take
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
@@ -13,7 +14,6 @@ from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.view import View
 from actors.machine.scheduling.without_policy import step_without_policy
 from actors.machine.state import BURIALS_MAX, OPEN_MAX, Open, State, as_numbered, open_entry
-from actors.policy import Policy
 
 PARK_AFTER_S = 2.0
 """A receiver that is held back for longer than this drops its waiting events from memory."""

@@ -4,8 +4,8 @@ from enum import Enum
 
 from msgspec import Struct
 
+from actors.configuration.policy import Policy
 from actors.machine.state import State
-from actors.policy import Policy
 
 NEVER = float("inf")
 

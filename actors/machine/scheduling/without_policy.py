@@ -4,13 +4,13 @@ Its events wait if it has a configuration that was never valid, and are refused 
 long as any configuration allows, and are given up before the stream drops them.
 """
 
+from actors.configuration.policy import AGE_MAX_S
 from actors.machine import commands as c
 from actors.machine.numbering import is_repeat, with_number
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import View
 from actors.machine.state import BURIALS_MAX, State, as_numbered
-from actors.policy import AGE_MAX_S
 
 _REST = s.Rest(Rule.UNCONFIGURED)
 

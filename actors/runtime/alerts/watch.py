@@ -11,15 +11,15 @@ cannot know; its id is the same.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from actors.aligned_timers import next_tick
+from actors.configuration.policy import NO_ALERT_SETTINGS, AlertLimits, AlertSettings
 from actors.errors import Unavailable
 from actors.machine import commands as c
 from actors.machine.alerts.judging import behind_count
 from actors.machine.state import State
-from actors.policy import NO_ALERT_SETTINGS, AlertLimits, AlertSettings
 from actors.ports import AlertWriter, Clock, Recorder
 from actors.runtime.actor import Actor
 
@@ -55,10 +55,6 @@ class WatchedShard(Protocol):
         """Return once the journal holds the fact with that index."""
         ...
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task that ends with the shard."""
-        ...
-
 
 class AlertWatch:
     """Watches the receivers of one shard.
@@ -88,10 +84,10 @@ class AlertWatch:
             await asyncio.sleep(next_tick(loop.time(), JUDGE_EVERY_S, offset=shard.epoch) - loop.time())
             if shard.draining or not self._may_record():
                 continue
-            owing = await self._judge_some()
-            if owing:
+            unpublished = await self._judge_some()
+            if unpublished:
                 await shard.confirmed_to(shard.recorder.index)
-                await self.publish(owing)
+                await self.publish(unpublished)
 
     async def _judge_some(self) -> list[Actor]:
         """Judge the receivers whose turn it is; returns those of which an event is owed."""
@@ -106,7 +102,7 @@ class AlertWatch:
             if changed[tenant] < CHANGED_IN_A_ROUND_MAX:
                 self._judge(actor)
                 changed[tenant] += actor.state.alert_number > number
-        return [actor for actor in concerned if actor.state.notices]
+        return [actor for actor in concerned if actor.state.unpublished_alerts]
 
     async def _concerned(self) -> list[Actor]:
         """The receivers in memory whose alerts may change: what waits, or what failed, may be worth one."""
@@ -135,22 +131,22 @@ class AlertWatch:
         )  # fmt: skip
         actor.live.record(command, self.shard.clock.now())
 
-    async def publish(self, owing: list[Actor]) -> None:
+    async def publish(self, unpublished: list[Actor]) -> None:
         """Publish what the confirmed states of these receivers owe; after a failure, the next round goes on.
 
         Only within the lease: a later owner publishes the same events, which may be erased after that.
         """
-        for actor in owing:
-            for notice in actor.live.confirmed.notices:
+        for actor in unpublished:
+            for fact in actor.live.confirmed.unpublished_alerts:
                 if not self.shard.within_lease():
                     return
                 try:
-                    await self.writer.publish(notice)
+                    await self.writer.publish(fact)
                 except Unavailable:
                     return
                 if self.shard.stopped:
                     return
-                actor.live.record(c.RecordAlertsPublished(notice.number), self.shard.clock.now())
+                actor.live.record(c.RecordAlertsPublished(fact.number), self.shard.clock.now())
 
 
 def is_behind(state: State) -> bool:

@@ -2,12 +2,12 @@
 
 import math
 
+from actors.configuration.policy import Policy
 from actors.errors import ControlDenied
 from actors.machine import commands as c
 from actors.machine.bucket import GRANT_MAX_S, take
 from actors.machine.event import Event
 from actors.machine.outcome import Answered, Failed, NotSent
-from actors.policy import Policy
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.status import age_text

@@ -24,6 +24,7 @@ after those for known receivers:
 import asyncio
 from collections.abc import Callable, Collection
 
+from actors.configuration.policy import Policy
 from actors.errors import Unavailable
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import commands as c
@@ -33,7 +34,6 @@ from actors.machine.scheduling.view import Cutoff
 from actors.machine.state import State
 from actors.memory.cursor import Cursor
 from actors.memory.unacked import ReceiverUnacked
-from actors.policy import Policy
 from actors.runtime.actor import ASK_AGAIN_S, Actor
 from actors.runtime.burials import Burials
 from actors.runtime.live_state import LiveState

@@ -1,4 +1,4 @@
-"""The schemas of a receiver's configuration, with the bounds that `actors.policy` holds them to.
+"""The schemas of a receiver's configuration, with the bounds that `actors.configuration` holds them to.
 
 There are three: one to put, one to patch, and one that is shown, which an older or newer version may have
 stored.
@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from actors.policy import HEADERS_MAX, PATTERN_LENGTH_MAX, PATTERNS_MAX, SECRETS_MAX, Policy
+from actors.configuration.policy import Policy
+from actors.configuration.problems import HEADERS_MAX, PATTERN_LENGTH_MAX, PATTERNS_MAX, SECRETS_MAX
 
 Schema = dict[str, Any]
 

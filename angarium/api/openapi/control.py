@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from actors.members.signing_secrets import Kind
+from actors.configuration.signing_secrets import Kind
 from angarium.api.openapi.shared_texts import body, operation, problems, result
 from angarium.operations.events.erase import ErasureStatus
 from angarium.operations.receivers.configurations.rotate import OVERLAP_MAX_S, Rotated

@@ -8,8 +8,8 @@ import msgspec
 from litestar import Request
 from litestar.types import Receive
 
-from actors.members.allowed_values import problem
-from actors.policy import DOCUMENT_MAX
+from actors.allowed_values import problem
+from actors.configuration.parsing import DOCUMENT_MAX
 from angarium.api.problems import Fault, ProblemRaised, invalid, not_json
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.requests.request_limits import AdmittedRequest, RequestLimits

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 from litestar.handlers import BaseRouteHandler
 from litestar.params import QueryParameter
 
-from actors.members.allowed_values import closest
+from actors.allowed_values import closest
 from angarium.api.problems import Fault, invalid
 
 SHOWN_MAX = 40

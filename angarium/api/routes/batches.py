@@ -10,7 +10,7 @@ from litestar.params import FromPath
 from litestar.types import Receive
 from msgspec import Raw
 
-from actors.members import allowed_values
+from actors import allowed_values
 from angarium.api.admission.gate import Caller, caller, needs
 from angarium.api.api_state import ApiState, InjectedApi
 from angarium.api.openapi.publishing import ITEMS_MAX, PUBLISH_BATCH, BatchAnswer, BatchItem, ItemAnswer

@@ -13,6 +13,7 @@ from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath, PathParameter, QueryParameter
 
 from actors.ids import split_receiver
+from actors.instants import instant_text
 from angarium.api.admission.gate import needs
 from angarium.api.api_state import InjectedAccess, InjectedApi
 from angarium.api.openapi.dead_letters import (
@@ -37,7 +38,6 @@ from angarium.api.requests.headers import headers_by_name
 from angarium.api.routes.jobs import accepted
 from angarium.api.routes.publishing import idempotency_key
 from angarium.connecting import Access
-from angarium.logs import instant
 from angarium.operations.dead_letters.drop import drop
 from angarium.operations.dead_letters.find import find, owned
 from angarium.operations.dead_letters.listing import LetterNumbers, newest_before, oldest_after
@@ -186,7 +186,7 @@ def _cursor(position: int | None) -> str | None:
 def _item(letter: Letter | ListedLetter) -> LetterItem:
     return LetterItem(
         number=letter.position, receiver=letter.receiver, sequence=letter.sequence, reason=letter.reason,
-        at=instant(letter.at), attempts=letter.attempts, status=letter.status, type=letter.type,
+        at=instant_text(letter.at), attempts=letter.attempts, status=letter.status, type=letter.type,
         id=letter.event_id, bytes=None if letter.body_gone else letter.size,
     )  # fmt: skip
 

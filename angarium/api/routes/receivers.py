@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 from litestar import Request, Response, delete, get, patch, post, put
 from litestar.params import FromPath, QueryParameter
 
-from actors.policy import members_of
+from actors.configuration.parsing import members_of
 from angarium.api.admission.change_rate import CHANGES_CODE
 from angarium.api.admission.gate import needs
 from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi

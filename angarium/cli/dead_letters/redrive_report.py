@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from actors.instants import instant_text
 from angarium.cli.dead_letters.selection import counted
-from angarium.logs import instant
 from streams.resending.redrive import (
     GONE,
     ID_TAKEN,
@@ -63,5 +63,5 @@ def _why_left(why: str, positions: Sequence[int], done: Redriven) -> str:
 
 def waiting(began_at: float, wait_s: float) -> str:
     """The note that a redrive waits for another one's end."""
-    began = instant(began_at)
+    began = instant_text(began_at)
     return f"a redrive started {began} was interrupted; waiting {wait_s:.0f} s to be sure that it has ended"

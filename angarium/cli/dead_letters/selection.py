@@ -38,7 +38,7 @@ def by_flags(receiver: str | None, given: dict[str, Any]) -> LetterFilter:
     """The selection by receiver, tenant or nothing, together with the flags. Raises the same."""
     now = time.time()
     since, until = (
-        given[name] and options.quantity(f"--{name}", quantities.instant, given[name], now)
+        given[name] and options.quantity(f"--{name}", quantities.parse_time, given[name], now)
         for name in ("since", "until")
     )
     reasons = frozenset(given["reasons"])

@@ -4,8 +4,8 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
+from actors.instants import instant_text
 from angarium import quantities
-from angarium.logs import instant
 from angarium.terminal import output
 from streams.dead_letters.letters import Letter, ListedLetter
 from streams.nats.headers import DEAD_RESPONSE
@@ -25,7 +25,7 @@ def row(letter: Letter | ListedLetter) -> dict[str, Any]:
         "receiver": letter.receiver,
         "number": letter.sequence,
         "reason": letter.reason,
-        "at": instant(letter.at),
+        "at": instant_text(letter.at),
         "attempts": letter.attempts,
         "status": letter.status,
         "type": letter.type,
@@ -52,7 +52,7 @@ def lines(letter: Letter) -> Iterator[str]:
     """The letter for people, line by line."""
     number = f" #{letter.sequence}" if letter.sequence is not None else ""
     receiver = output.visible(letter.receiver)  # A producer may publish to an impossible name.
-    yield f"letter {letter.position}: {receiver}{number}, {letter.reason}, {instant(letter.at)}"
+    yield f"letter {letter.position}: {receiver}{number}, {letter.reason}, {instant_text(letter.at)}"
     width = min(NAME_WIDTH_MAX, max(map(len, letter.headers), default=0))
     for name, value in letter.headers.items():
         text = letter.response if name == DEAD_RESPONSE else value

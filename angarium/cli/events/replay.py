@@ -67,8 +67,8 @@ def replay(
         _abandon(settings, receiver, as_json=as_json)
         return
     wanted = None if since is None else ReplayFilter(
-        since=options.quantity("--since", quantities.instant, since, now), types=types,
-        until=None if until is None else options.quantity("--until", quantities.instant, until, now),
+        since=options.quantity("--since", quantities.parse_time, since, now), types=types,
+        until=None if until is None else options.quantity("--until", quantities.parse_time, until, now),
     )  # fmt: skip
     if dry_run and wanted is not None:
         _preview(settings, receiver, wanted, per_second, as_json=as_json)
@@ -110,13 +110,13 @@ def _preview(
 def _replay(
     settings: Settings, receiver: str, wanted: "ReplayFilter | None", rate: float | None, *, as_json: bool
 ) -> None:
-    from angarium.logs import instant
+    from actors.instants import instant_text
     from angarium.operations.replays.replay import replay
     from angarium.quantities import count_text
     from streams.resending.replay import Replayed
 
     def waiting(began_at: float, wait_s: float) -> None:
-        began = instant(began_at)
+        began = instant_text(began_at)
         output.note(
             f"the replay of {began} was not released; waiting {wait_s:.0f} s to see whether it still runs"
         )

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from actors.instants import instant_text
 from angarium.cli.invocation import options
 from angarium.cli.invocation.perform import perform
-from angarium.logs import instant
 from angarium.terminal import output
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def lines(damage: "Damage") -> list[str]:
 
 
 def _mark_text(mark: "Mark") -> str:
-    when = f" (stored at {instant(mark.stored_at)})" if mark.stored_at else ""
+    when = f" (stored at {instant_text(mark.stored_at)})" if mark.stored_at else ""
     return f"message {mark.position}{when}" if mark.position else "its beginning"
 
 
@@ -111,9 +111,9 @@ def _lost(gap: "LostTail") -> dict[str, Any]:
     return {
         "stream": gap.stream,
         "after": gap.kept.position,
-        "after_at": instant(gap.kept.stored_at) if gap.kept.stored_at else None,
+        "after_at": instant_text(gap.kept.stored_at) if gap.kept.stored_at else None,
         "to": gap.known.position,
-        "to_at": instant(gap.known.stored_at) if gap.known.stored_at else None,
+        "to_at": instant_text(gap.known.stored_at) if gap.known.stored_at else None,
     }
 
 

@@ -31,7 +31,7 @@ def ask_ledger(settings: Settings, operation: Callable[[OpenLedger], Awaitable[T
 def period_ms(given: dict[str, Any]) -> tuple[int, int]:
     """The times of `--since` and `--until`, in milliseconds. Raises BadQuantity and click.UsageError."""
     since = past_ms("--since", given["since"]) if given["since"] else 0
-    until = instant("--until", given["until"]) if given["until"] else round(time.time() * 1000) + 1
+    until = instant_ms("--until", given["until"]) if given["until"] else round(time.time() * 1000) + 1
     if until <= since:
         raise click.UsageError("--until is before --since")
     return since, until
@@ -39,15 +39,15 @@ def period_ms(given: dict[str, Any]) -> tuple[int, int]:
 
 def past_ms(flag: str, text: str) -> int:
     """A time in the past, in milliseconds. Raises BadQuantity and click.UsageError."""
-    found = instant(flag, text)
+    found = instant_ms(flag, text)
     if found > (time.time() + CLOCK_AHEAD_MAX_S) * 1000:
         raise click.UsageError(f"{flag} is in the future: {text}")
     return found
 
 
-def instant(flag: str, text: str) -> int:
+def instant_ms(flag: str, text: str) -> int:
     """The time that a flag gives, in milliseconds. Raises BadQuantity."""
-    return round(options.quantity(flag, quantities.instant, text, time.time()) * 1000)
+    return round(options.quantity(flag, quantities.parse_time, text, time.time()) * 1000)
 
 
 def status_range(text: str) -> tuple[int, int]:

@@ -30,7 +30,7 @@ def failing_cells(row: dict[str, Any]) -> list[Any]:
     """The row of a receiver that fails, for people."""
     since = row["failing_since"]
     now = time.time()
-    lasts = None if since is None else age_text(now - quantities.instant(since, now))
+    lasts = None if since is None else age_text(now - quantities.parse_time(since, now))
     last = row["error"] or (f"HTTP {row['status']}" if row["status"] else None)
     disabled = f"disabled ({row['disabled']}); " if row["disabled"] else ""
     if row["disabled"] and lasts is None:

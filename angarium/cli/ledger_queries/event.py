@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from actors.instants import instant_text
 from actors.status import age_text
-from angarium import logs
 from angarium.cli.invocation import options
 from angarium.cli.invocation.remedies import remedy_text
 from angarium.terminal import output
@@ -194,7 +194,7 @@ def _waiting(delivery: dict[str, Any]) -> str:
     look = f"angarium inspect {delivery['receiver']} shows what it waits for"
     following = _following(delivery)
     due = delivery["attempts"][-1]["next_at"] if delivery["attempts"] else None
-    if due is not None and due <= logs.instant(time.time()):
+    if due is not None and due <= instant_text(time.time()):
         return f"{following} is due or under way ({look})"
     return f"waits for {following}{f', due {due}' if due else ''} ({look})"
 

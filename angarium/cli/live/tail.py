@@ -66,7 +66,7 @@ def tail(
         raise click.UsageError("--no-follow shows what has happened: say from when on with --since")
     since_at = None
     if since is not None:
-        since_at = options.quantity("--since", quantities.instant, since, time.time())
+        since_at = options.quantity("--since", quantities.parse_time, since, time.time())
     show = output.say_json_line if as_json else shown_rows(wide=wide)
     run_long(_follow(options.settings_of(given), wanted, since_at, count, show, ends=no_follow))
 

@@ -96,7 +96,7 @@ def show(picture: "TopScreen", *, wide: bool, again: bool) -> None:
         if output.can_redraw():
             output.clear()
         output.say(f"{_summary(picture)}\n")
-    now = quantities.instant(picture.at, 0.0)
+    now = quantities.parse_time(picture.at, 0.0)
     all_of_it = wide or not output.on_terminal()
     columns = table.TOP_COLUMNS
     rows = [table.cells(row, columns, now) for row in picture.receivers]

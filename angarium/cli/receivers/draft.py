@@ -6,7 +6,7 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from actors.policy import members_of
+from actors.configuration.parsing import members_of
 from angarium import quantities
 from angarium.cli.invocation import options
 from angarium.cli.receivers.flags import MEMBERS, parameter

@@ -100,8 +100,8 @@ def _without_head(text: str) -> str:
 
 def _stored(settings: Settings, name: str, text: str, revision: int) -> "PutResult | NotDone":
     """Store the text; a failure is returned, not raised, since the text would be lost with it."""
+    from actors.configuration.parsing import members_of
     from actors.errors import AngariumError
-    from actors.policy import members_of
     from angarium.connecting import with_access
     from angarium.operations.failures import not_done
     from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration

@@ -10,7 +10,7 @@ from angarium.cli.receivers.flags import SECRET_KINDS
 from angarium.terminal import output
 
 if TYPE_CHECKING:
-    from actors.members.signing_secrets import Kind
+    from actors.configuration.signing_secrets import Kind
 
 
 @click.command("rotate-secret", short_help="Give a receiver a new signing secret.")

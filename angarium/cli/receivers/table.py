@@ -29,7 +29,7 @@ _LIMITS = {
 
 def cells(row: ListedReceiver, headings: Collection[str], now: float) -> list[Any]:
     """The row for people: the oldest event by its age."""
-    age_s = 0.0 if row.oldest_at is None else now - quantities.instant(row.oldest_at, now)
+    age_s = 0.0 if row.oldest_at is None else now - quantities.parse_time(row.oldest_at, now)
     members = msgspec.structs.asdict(row) | {
         "oldest": None if row.oldest_at is None else age_text(age_s),
         "waiting": NOT_KNOWN_YET if row.waiting is None and row.phase is not None else row.waiting,

@@ -3,7 +3,7 @@
 It judges addresses, never spellings: a name is resolved here, every address of it is judged, and the
 transport connects only to one of these. So a name that resolves differently a moment later (DNS rebinding)
 gains nothing. A name with one public and one other address is refused as a whole, and so is a name with more
-addresses than are looked at. A network that the operator denies is refused even if it is public or allowed.
+addresses than are checked. A network that the operator denies is refused even if it is public or allowed.
 
 Not public are IANA's special-purpose registries (RFC 6890 and its updates), the transition mechanisms that
 carry an IPv4 address inside an IPv6 one, and the metadata services of clouds that use a public address.

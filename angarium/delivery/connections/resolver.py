@@ -26,7 +26,7 @@ CUT_NOTE = "an answer that does not fit in one datagram is not read"
 """Note for a name without an address: the datagram may not have had room for one."""
 
 ADDRESSES_MAX = 64
-"""Addresses of a name that are looked at; one more is returned, to show that there are too many."""
+"""Addresses of a name that are checked; one more is returned, to show that there are too many."""
 
 
 class Resolved(Struct, frozen=True):

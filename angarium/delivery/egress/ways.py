@@ -14,7 +14,7 @@ from os import environ
 
 from msgspec import Struct
 
-from actors.policy import DEFAULT_PROXY, Policy
+from actors.configuration.policy import DEFAULT_PROXY, Policy
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard, SpellingGuard
 from angarium.delivery.connections.resolver import Resolver

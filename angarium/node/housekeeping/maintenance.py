@@ -72,7 +72,7 @@ LOOKED_UP_MAX = 16
 LEFTOVERS_EVERY_S = 3600.0
 """Time between two searches for leftovers of what was removed or ended long ago."""
 QUOTAS_A_ROUND = 16
-"""Tenants with a quota that are looked at in one round: each takes some 70 requests if it is near it."""
+"""Tenants with a quota that are checked in one round: each takes some 70 requests if it is near it."""
 DEPOSED_LEADER_MAX_S = 15.0
 """Time that is longer than a leader continues without followers (10 s, nats-server 2.15)."""
 log = logging.getLogger(__name__)
@@ -281,7 +281,7 @@ class Maintenance:
     async def _keep_quotas(self) -> None:
         """Look at some tenants with a quota: what they have beyond it is evicted or dropped.
 
-        Those with one of their own are looked at in turns; of all others, those that have most.
+        Those with one of their own are checked in turns; of all others, those that have most.
         """
         js, names = self._context.js, self._context.names
         with_quota, others = self._tenant_settings.with_quota, self._tenant_settings.for_all_others

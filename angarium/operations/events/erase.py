@@ -7,8 +7,8 @@ import time
 
 from msgspec import Struct
 
+from actors.instants import instant_text
 from angarium.connecting import Access
-from angarium.logs import instant
 from angarium.operations.failures import OperationError, operation
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing.erasures import Erasure, Erasures
@@ -63,8 +63,8 @@ async def only_tenant(access: Access) -> str:
 def _status(erasure: Erasure) -> ErasureStatus:
     return ErasureStatus(
         tenant=erasure.tenant, event=erasure.event, requested_by=erasure.by,
-        requested_at=instant(erasure.at), done=erasure.done_at is not None,
-        done_at=None if erasure.done_at is None else instant(erasure.done_at),
+        requested_at=instant_text(erasure.at), done=erasure.done_at is not None,
+        done_at=None if erasure.done_at is None else instant_text(erasure.done_at),
         waits_for=erasure.waits_for or None, events=erasure.events, deliveries=erasure.deliveries,
         discarded=erasure.waiting, dead_letters=erasure.dead_letters, journal_messages=erasure.flushes,
     )  # fmt: skip

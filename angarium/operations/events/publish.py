@@ -6,8 +6,8 @@ import contextlib
 from msgspec import Struct
 from msgspec.structs import replace
 
+from actors.configuration.parsing import parse
 from actors.errors import InvalidPolicy, Unavailable
-from actors.policy import parse
 from actors.subscriptions import Subscriptions
 from angarium.connecting import Access
 from angarium.operations.events.message import EventMessage, NewEvent, message_of

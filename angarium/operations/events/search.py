@@ -11,13 +11,13 @@ from types import MappingProxyType
 
 from msgspec import Struct, field
 
+from actors.configuration.policy import SECONDS
 from actors.ids import check_tenant
+from actors.instants import instant_text
 from actors.machine.event import Event
 from actors.machine.state import State
-from actors.policy import SECONDS
 from angarium import quantities
 from angarium.connecting import Access
-from angarium.logs import instant
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receivers.control_requests.state import StateDocument, state
 from angarium.operations.receivers.overview.health import ReceiverHealth
@@ -36,9 +36,9 @@ from streams.routing.fanout import event_in
 RECEIVERS_MAX = 1000
 """Receivers whose waiting events are searched."""
 TENANTS_MAX = 100
-"""Tenants whose records of erasures are looked at, if none is given."""
+"""Tenants whose records of erasures are checked, if none is given."""
 SEARCHED_MAX = 10_000
-"""Messages that are looked at: the first that wait for a receiver, the newest of a stream."""
+"""Messages that are checked: the first that wait for a receiver, the newest of a stream."""
 SEARCHED_BYTES_MAX = 64 << 20
 UNREAD_LETTERS_MAX = 3
 """Letters that are named because their headers, and so their ids, were not read."""
@@ -216,7 +216,7 @@ async def _erasures(access: Access, event: str, tenants: list[str], notes: list[
     records, found = Erasures(access.js, access.names), list[_Erased]()
     for tenant in tenants:
         if (each := await records.get(tenant, event)) is not None:
-            at = None if each.done_at is None else instant(each.done_at)
+            at = None if each.done_at is None else instant_text(each.done_at)
             shown = ErasedEvent(tenant=tenant, at=at, by=each.by)
             found.append(_Erased(shown, each.done_at is None or each.found_anything))
     return found
@@ -241,7 +241,7 @@ async def _delivery(access: Access, receiver: str, message: StoredMessage) -> Wa
     """The place of an event among those that wait; None if it was settled since the receiver's snapshot."""
     subject = access.names.deliveries_to(receiver)
     later = await access.js.read(access.names.deliveries, subject, message.sequence + 1, batch=1, max_bytes=1)
-    live, stored_at = await state(access, receiver), instant(message.stored_at)
+    live, stored_at = await state(access, receiver), instant_text(message.stored_at)
     again = stored_event(message).again
     if isinstance(live, NotDone):
         return WaitingDelivery(
@@ -264,7 +264,7 @@ def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: flo
     """Seconds until the turn of the event at `place`, at the current pace; None if that is not known."""
     if live["phase"] not in ("idle", "active"):
         resumes = live["resume_at"] if place == 1 else None
-        return None if resumes is None else round(max(0.0, quantities.instant(resumes, now) - now), 1)
+        return None if resumes is None else round(max(0.0, quantities.parse_time(resumes, now) - now), 1)
     measured = pace is not None and pace.limited_by not in UNMEASURED
     per_s, bucket = (pace.out_per_s or 0.0) if pace and measured else 0.0, live["bucket"]
     if bucket and (not per_s or (pace and pace.limited_by == "rate")):
@@ -300,7 +300,7 @@ async def _why_none(
     if message := stored.message:
         if (address := names.shard_and_receiver(message.subject)) is None:
             return _Whereabouts(_stray(message))
-        receiver, at = address[1], instant(message.stored_at)
+        receiver, at = address[1], instant_text(message.stored_at)
         if _is_recent(message):
             what = "settled a moment ago, so ask again"
         elif why := why_unrecorded(message.stored_at):
@@ -323,7 +323,7 @@ async def _why_none(
             return _Whereabouts("it was published a moment ago; ask again")
         newest = f"no copy of it is among the newest {SEARCHED_MAX} messages of the deliveries"
         copies = newest if stored.cut else f"no receiver of {tenant} subscribed to {kind}"
-        return _Whereabouts(f"it was published at {instant(message.stored_at)}, and {copies}")
+        return _Whereabouts(f"it was published at {instant_text(message.stored_at)}, and {copies}")
     if stored.cut or published.cut:
         return _Whereabouts(
             f"it is not among the newest {SEARCHED_MAX} messages of the streams", stored=False

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from actors.errors import Unusable
-from angarium import logs
+from actors.instants import instant_text
 from streams.installation.topology import Installation
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import read_owner
@@ -78,7 +78,7 @@ async def holder(js: JetStream, installation: Installation, info: StreamInfo) ->
         why = "it is refused, or no node has run it since the stream was created"
         return f"{what} {needed_from.shard} needs everything in it: {why}"
     message = await js.message(info.name, needed_from.position)
-    since = f" (stored {logs.instant(message.stored_at)})" if message else ""
+    since = f" (stored {instant_text(message.stored_at)})" if message else ""
     if needed_from.position > info.last:
         return "nothing in it is needed"
     whose = needed_from.receiver

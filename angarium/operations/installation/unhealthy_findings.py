@@ -14,10 +14,11 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from actors.configuration.parsing import parse
+from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy, Unusable
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
-from actors.policy import Policy, parse
 from actors.status import age_text
 from angarium.operations.installation.finding import Finding, ok, problem, warning
 from angarium.operations.receivers.overview.listing import phase_of, policy_of
@@ -45,7 +46,7 @@ BEHIND_AFTER_S = 600.0
 may be a second's work, or a day's."""
 PARSED_IN_A_TURN_MAX = 256
 CHECKED_RECEIVERS_MAX = 200
-"""Receivers whose backlog is looked at in the stream, to find the worst that are behind."""
+"""Receivers whose backlog is checked in the stream, to find the worst that are behind."""
 
 Ailment = Literal["disabled", "offline", "failing", "throttled", "behind"]
 WORST_FIRST: tuple[Ailment, ...] = ("disabled", "offline", "failing", "throttled", "behind")

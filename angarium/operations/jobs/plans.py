@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from angarium import logs
+from actors.instants import instant_text
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError
 from streams.clock import SystemTime
@@ -196,10 +196,10 @@ def job_document(stored: StoredPlan, slot: str = "") -> JobDocument:
     return JobDocument(
         id=stored.id, kind=stored.kind, tenant=stored.tenant, receiver=receiver, state=state,
         origin="http" if stored.command_job is None else "command line", by=job.by or None,
-        began_at=logs.instant(job.began_at),
-        ended_at=None if plan.unfinished else logs.instant(stored.stored_at),
+        began_at=instant_text(job.began_at),
+        ended_at=None if plan.unfinished else instant_text(stored.stored_at),
         looked_at=max(0, looked_at), total=job.total, sent=plan.sent, left_out=job.left_out,
-        kept_since=None if job.kept_since is None else logs.instant(job.kept_since), purged=job.purged,
+        kept_since=None if job.kept_since is None else instant_text(job.kept_since), purged=job.purged,
         again=again or None, why=why or None,
     )  # fmt: skip
 

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from actors.errors import Unusable
+from actors.instants import instant_text
 from angarium.connecting import Access
-from angarium.logs import instant
 from angarium.operations.jobs.plans import JobKind
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters, LetterFilter, LetterPage
@@ -145,7 +145,7 @@ async def _replay(access: Access, receiver: str, lock: ReplayLock, is_halted: Ca
     await work.resume()
     await work.send_rest(lambda *_: None)
     if work.done.stopped == NOT_DUE:
-        return f"{NOT_DUE}: it is at {instant(lock.plan.due_at)}"
+        return f"{NOT_DUE}: it is at {instant_text(lock.plan.due_at)}"
     return work.done.stopped
 
 

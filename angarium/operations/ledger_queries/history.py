@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from actors.policy import Offline
+from actors.configuration.policy import Offline
 from actors.status import age_text
 from angarium.ledger.configurations import policy_of
 from angarium.ledger.ledger_answers import Configured, RecordedChange

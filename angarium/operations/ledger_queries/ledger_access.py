@@ -7,12 +7,12 @@ from typing import TypeVar
 from msgspec import Struct
 
 from actors.ids import split_receiver
+from actors.instants import instant_text
 from actors.status import age_text
 from angarium import quantities
 from angarium.ledger.open import open_for_queries
 from angarium.ledger.queries import LedgerQueries
 from angarium.ledger.store import BadAddress, LedgerError
-from angarium.logs import instant
 from angarium.operations.failures import NotDone, OperationError
 from angarium.settings import Settings
 from streams.installation.topology import Names
@@ -59,7 +59,7 @@ class LedgerLag(Struct, frozen=True, kw_only=True):
 
     def dropped_note(self, since: int) -> list[str]:
         """The note that a period that begins at that time (in milliseconds) reaches beyond what is kept."""
-        if self.kept_since is None or quantities.instant(self.kept_since, 0.0) * 1000 <= since:
+        if self.kept_since is None or quantities.parse_time(self.kept_since, 0.0) * 1000 <= since:
             return []
         return [f"attempts before {self.kept_since} are no longer kept, so this is not the whole period"]
 
@@ -68,7 +68,7 @@ class LedgerLag(Struct, frozen=True, kw_only=True):
         if self.late:
             return self.late
         times = [(sentence, until) for sentence, (_, until) in zip(self.lacking, self.gaps, strict=True)]
-        return "; ".join(sentence for sentence, until in times if quantities.instant(until, at) > at)
+        return "; ".join(sentence for sentence, until in times if quantities.parse_time(until, at) > at)
 
     @property
     def notes(self) -> list[str]:
@@ -103,7 +103,7 @@ async def ledger_lag(ledger: OpenLedger) -> LedgerLag:
     return LedgerLag(
         as_of=text(progress.as_of),
         behind_s=round(behind_s, 3) if behind_s >= BEHIND_AFTER_S else 0.0,
-        gaps=[(text(since), instant(until / 1000)) for since, until in progress.gaps],
+        gaps=[(text(since), instant_text(until / 1000)) for since, until in progress.gaps],
         kept_since=text(progress.kept_since),
     )
 
@@ -129,4 +129,4 @@ async def why_nothing(ledger: OpenLedger, otherwise: str) -> str:
 
 def text(at: int | None) -> str | None:
     """A time of the ledger in RFC 3339."""
-    return instant(at / 1000) if at else None
+    return instant_text(at / 1000) if at else None

@@ -4,9 +4,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from actors.configuration.policy import Policy
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
-from actors.policy import Policy
 from actors.status import Head, inspect
 from angarium.ledger.configurations import UNKNOWN_URL, policy_of
 from angarium.ledger.ledger_answers import Configured, Unknown

@@ -6,11 +6,12 @@ from typing import Literal
 
 from msgspec import Struct
 
+from actors.configuration.problems import is_pattern
 from actors.errors import BadInput
 from actors.ids import check_tenant, split_receiver
+from actors.instants import instant_text
 from actors.machine import facts as f
 from actors.machine.numbering import Numbered
-from actors.policy import is_pattern
 from actors.subscriptions import matches
 from angarium import logs
 from angarium.connecting import Access
@@ -148,7 +149,7 @@ def _attempt_of(fact: f.OutcomeFact | f.DeadLettered, event: Numbered | None, na
     if not isinstance(fact, f.DeadLettered):
         return _outcome(fact, event, name)
     return TailedAttempt(
-        id=name, at=logs.instant(fact.at), receiver=fact.receiver, verdict="dead_lettered",
+        id=name, at=instant_text(fact.at), receiver=fact.receiver, verdict="dead_lettered",
         sequence=event.sequence if event else None, event_id=event.id if event else None,
         type=(event.type or None) if event else None, attempt=fact.attempts, status=fact.status,
         error=fact.reason,
@@ -165,11 +166,11 @@ def _outcome(fact: f.OutcomeFact, event: Numbered | None, name: str) -> TailedAt
         case f.Throttled():
             verdict, next_at = "throttled", fact.until
     return TailedAttempt(
-        id=name, at=logs.instant(fact.at), receiver=fact.receiver, verdict=verdict,
+        id=name, at=instant_text(fact.at), receiver=fact.receiver, verdict=verdict,
         sequence=event.sequence if event else None, event_id=event.id if event else None,
         type=(event.type or None) if event else None,
         attempt=fact.attempt, status=fact.status, error=error, latency_ms=fact.latency_ms, answer=answer,
-        next_at=logs.instant(next_at) if next_at else None,
+        next_at=instant_text(next_at) if next_at else None,
     )  # fmt: skip
 
 

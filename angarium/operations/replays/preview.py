@@ -4,7 +4,7 @@ from collections import Counter
 
 from msgspec import Struct, field
 
-from angarium import logs
+from actors.instants import instant_text
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.replays.resendable import ReplayFilter, find_resendable
@@ -44,7 +44,7 @@ async def preview(access: Access, receiver: str, wanted: ReplayFilter) -> Previe
             known = event.type in types or len(types) < TYPES_SHOWN_MAX
             types[event.type if known else OTHERS] += 1
             size += len(event.body)
-            oldest, newest = oldest or logs.instant(event.stored_at), logs.instant(event.stored_at)
+            oldest, newest = oldest or instant_text(event.stored_at), instant_text(event.stored_at)
     return Preview(
         receiver=receiver, events=types.total(), bytes=size, types=dict(types), oldest_at=oldest,
         newest_at=newest, kept_since=found.kept_since_text, left_out=found.left_out,

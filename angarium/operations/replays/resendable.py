@@ -3,11 +3,11 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
+from actors.configuration.problems import is_pattern
 from actors.errors import BadInput
 from actors.ids import split_receiver
+from actors.instants import instant_text
 from actors.machine.state import State
-from actors.policy import is_pattern
-from angarium import logs
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError
 from angarium.operations.missing_streams import find_missing
@@ -45,7 +45,7 @@ class Resendable(Struct, frozen=True):
     @property
     def kept_since_text(self) -> str | None:
         """RFC 3339."""
-        return None if self.kept_since is None else logs.instant(self.kept_since)
+        return None if self.kept_since is None else instant_text(self.kept_since)
 
 
 async def find_resendable(access: Access, receiver: str, wanted: ReplayFilter) -> Resendable:

@@ -15,7 +15,7 @@ from prometheus_client.samples import Exemplar as PrometheusExemplar
 
 from actors.totals import Histogram
 from angarium.telemetry.exemplars import Exemplar, Exemplars
-from angarium.telemetry.metrics.described import MetricDescription, MetricKind
+from angarium.telemetry.metrics.description import MetricDescription, MetricKind
 from angarium.telemetry.metrics.table import BY_NAME
 
 LabelValues = TypeVar("LabelValues", bound=str | tuple[str, ...])

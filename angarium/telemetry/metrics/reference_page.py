@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 
-from angarium.telemetry.metrics.described import MetricDescription, MetricKind
+from angarium.telemetry.metrics.description import MetricDescription, MetricKind
 from angarium.telemetry.metrics.table import API, LEDGER, NODE, WORKERS
 
 _UNITS = {"s": "seconds", "By": "bytes", "1": ""}

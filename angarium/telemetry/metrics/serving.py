@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from angarium.http_server import Received, Reply
 from angarium.monitor_server import exposition, listening, page_of, text
-from angarium.telemetry.metrics.exporting import exporting, open_metrics_export
+from angarium.telemetry.metrics.open_export import exporting, open_metrics_export
 
 
 @asynccontextmanager

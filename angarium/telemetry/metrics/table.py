@@ -5,7 +5,7 @@ conventions of Prometheus and of OpenTelemetry. No label holds a secret, a URL, 
 answered.
 """
 
-from angarium.telemetry.metrics.described import MetricDescription, MetricKind, MetricLabel
+from angarium.telemetry.metrics.description import MetricDescription, MetricKind, MetricLabel
 
 RECEIVER = MetricLabel("receiver", "a name, or `_other`")
 TENANT = MetricLabel("tenant", "a name, or `_other`")
@@ -121,7 +121,7 @@ NODE = (
     ),
     MetricDescription(
         name="angarium_messages_unread", kind=MetricKind.GAUGE, unit="{message}",
-        help="Accepted messages that the node has not looked at yet, as of the newest that it read.",
+        help="Accepted messages that the node has not read yet, as of the newest that it read.",
         labels=(MetricLabel("stream", "`deliveries`, `events`"),),
         note="Parked backlogs do not count. Above zero for long: there are too few nodes",
     ),

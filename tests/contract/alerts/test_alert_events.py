@@ -4,7 +4,7 @@ import pytest
 
 from actors.errors import Unavailable
 from actors.machine.facts import AlertRaised
-from streams.alerts.alert_events import AlertWriter, body_of, id_of
+from streams.alert_events import AlertWriter, body_of, id_of
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from tests.contract.support.faults import FaultyJetStream, ack_lost, refused

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from actors.configuration.parsing import DOCUMENT_MAX
+from actors.configuration.policy import Policy, Rate
 from actors.errors import InvalidPolicy, Unavailable
-from actors.policy import DOCUMENT_MAX, Policy, Rate
 from actors.ports import Absent, Invalid, Removal
 from streams.buckets.known_configurations import KnownConfigurations, subscriptions_of
 from streams.buckets.stored_configurations import StoredConfigurations

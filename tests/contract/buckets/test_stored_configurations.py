@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from actors.configuration.policy import Policy
 from actors.errors import InvalidName, InvalidPolicy
-from actors.policy import Policy
 from actors.ports import Absent, Invalid
 from streams.buckets.known_configurations import KnownConfigurations
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations

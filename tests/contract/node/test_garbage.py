@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.policy import Policy
+from actors.configuration.policy import Policy
 from actors.runtime.actor import Actor
 from angarium.node.app import freeze_existing_objects, joined_node
 from streams.clock import SystemTime

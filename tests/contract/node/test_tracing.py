@@ -5,7 +5,7 @@ from unittest.mock import Mock
 from actors.machine.outcome import Answered, Outcome
 from actors.ports import Attempt
 from angarium.node.app import joined_node
-from angarium.telemetry.opening import Tracing
+from angarium.telemetry.open_tracing import Tracing
 from angarium.telemetry.trace_ids import always
 from angarium.telemetry.tracer import Tracer
 from streams.clock import SystemTime

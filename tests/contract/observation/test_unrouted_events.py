@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from actors.policy import Rate
+from actors.configuration.policy import Rate
 from actors.tenant_settings import TenantSettings
 from angarium.connecting import Access
 from angarium.operations import routing_delays

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from actors.policy import Rate
+from actors.configuration.policy import Rate
 from actors.tenant_settings import TenantSettings
 from angarium.cli.ledger_queries.event import erased_text, place_text
 from angarium.connecting import Access
@@ -25,7 +25,7 @@ from angarium.operations.receivers.control_requests.held_receivers import HeldRe
 from angarium.operations.receivers.control_requests.state import state_and_unrouted
 from angarium.operations.receivers.overview.health import ReceiverHealth
 from angarium.operations.receivers.overview.top import Top
-from angarium.quantities import instant
+from angarium.quantities import parse_time
 from angarium.settings import Settings
 from streams.erasing.erasures import Erasures
 from streams.nats.connection import ConnectOptions, connect
@@ -171,7 +171,7 @@ async def test_an_event_that_is_gone_was_discarded_only_if_its_end_would_be_reco
 
 def test_an_event_may_have_an_unrecorded_end_while_the_ledger_lags_or_has_a_gap() -> None:
     gap = ("2026-11-24T10:00:00Z", "2026-11-24T12:00:00Z")
-    before, after = (instant(f"2026-11-24T{hour}:30:00Z", 0.0) for hour in ("11", "12"))
+    before, after = (parse_time(f"2026-11-24T{hour}:30:00Z", 0.0) for hour in ("11", "12"))
     lag = LedgerLag(as_of="2026-11-24T13:00:00Z", behind_s=0.0, gaps=[gap])
     assert "the journal was purged too early" in lag.why_unrecorded(before)
     assert lag.why_unrecorded(after) == ""

@@ -6,12 +6,12 @@ from typing import get_args
 import msgspec
 import pytest
 
+from actors.configuration.policy import Policy, Rate
 from actors.machine import facts as f
 from actors.machine.evolve import evolve
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
-from actors.policy import Policy, Rate
 from angarium.operations.installation import unhealthy_findings
 from angarium.operations.installation.finding import Finding
 from angarium.operations.receivers.overview.pace import Bottleneck, Counts, RecentCounts

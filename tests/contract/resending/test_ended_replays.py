@@ -44,7 +44,7 @@ async def test_only_plans_that_ended_long_ago_are_dropped(
 
     assert await drop_ended_replays(js, names, time.time()) is None
     assert await left() == list(plans)
-    monkeypatch.setattr(expired_keys, "LOOKED_AT_MAX", 3)
+    monkeypatch.setattr(expired_keys, "CHECKED_MAX", 3)
     after = await drop_ended_replays(js, names, time.time() + LATER_S)
     assert after is not None
     assert await left() == list(plans)[1:]

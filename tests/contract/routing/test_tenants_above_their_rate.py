@@ -6,7 +6,7 @@ from itertools import count, islice
 
 import pytest
 
-from actors.policy import Rate
+from actors.configuration.policy import Rate
 from actors.tenant_settings import SettingsByTenant, TenantSettings
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from actors.configuration.policy import Rate
 from actors.machine.outcome import Answered, Outcome
-from actors.policy import Rate
 from actors.ports import Attempt
 from actors.tenant_settings import TenantSettings
 from angarium.node.app import joined_node

@@ -150,7 +150,7 @@ class Receiver:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve the connection, and close it in any case, even if the test ends before it was looked at."""
+        """Serve the connection, and close it in any case, even if the test ends before it was read."""
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

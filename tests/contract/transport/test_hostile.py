@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from actors.configuration.policy import Policy
 from actors.machine.event import Event
 from actors.machine.outcome import RETRY_AFTER_MAX_S, Answered, Failed, Verdict, judge, retry_after_s
-from actors.policy import Policy
 from actors.ports import Attempt
 from angarium.delivery.http_exchange.transport import BODY_MAX, HEAD_MAX, HEADERS_MAX, FailureKind, Transport
 from angarium.delivery.sender import HttpSender

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from actors.configuration.parsing import parse
+from actors.configuration.policy import Policy
 from actors.machine.event import Event
-from actors.policy import Policy, parse
 from actors.ports import Attempt
 from angarium.delivery.http_exchange.transport import Failure, Request, Response
 from angarium.delivery.sender import HttpSender

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.policy import Offline, Policy, Retry
+from actors.configuration.policy import Offline, Policy, Retry
 from tests.house.english import ARCHAIC
 from tests.support.pages.newcomer import newcomer
 from tests.support.pages.pages import Page, Typed, all_pages, logged

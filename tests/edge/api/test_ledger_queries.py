@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
+from actors.instants import instant_text
 from actors.machine import facts as f
 from actors.machine.bucket import RateLimit
 from angarium.api.api_state import QUERIES_MAX
 from angarium.api.queries import ask_ledger as asking
 from angarium.api.routes import ledger_queries
 from angarium.ledger.queries import LedgerQueries
-from angarium.logs import instant
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
 from tests.edge.api.conftest import Api, problem
@@ -106,7 +106,7 @@ async def test_attempts_are_filtered_and_come_in_pages(
         "cursor=abc": "cursor: use the `next_cursor` of the previous page",
     }.items():
         assert problem(await reader.get(f"{AT}/attempts?{query}"), 422, "invalid") == words
-    assert sorted(await listed(since=instant(NOW + 0.9), until=instant(NOW + 1.9))) == [3, 4, 5]
+    assert sorted(await listed(since=instant_text(NOW + 0.9), until=instant_text(NOW + 1.9))) == [3, 4, 5]
     first = (await ok(reader, f"{AT}/attempts", status="503"))["attempts"][0]
     assert (first["event_id"], first["status"], first["latency_ms"]) == ("e8", 503, 12.0)
     assert first["at"].endswith("Z")
@@ -179,7 +179,7 @@ async def test_the_history_comes_in_pages(
     ]
     for limit in range(1, 9):
         assert await paged(reader, f"{AT}/history", "entries", limit=limit) == told["entries"]
-    since = instant(NOW + 60)
+    since = instant_text(NOW + 60)
     assert len(await paged(reader, f"{AT}/history", "entries", limit=1, since=since)) == 4
 
 
@@ -188,7 +188,7 @@ async def test_the_audit_and_the_worst(api: Api, pen: Pen, ledger: InFile, reade
     await pen.flush(*(delivered(sequence, NOW + 10) for sequence in range(2, 30)))
     await pen.flush(failed(1, receiver=OTHER), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
-    span = {"since": instant(NOW), "until": instant(NOW + 60)}
+    span = {"since": instant_text(NOW), "until": instant_text(NOW + 60)}
     audit = await ok(reader, f"{AT}/audit", **span)
     assert (audit["verdict"], audit["attempts"], audit["since"]) == ("exceeded", 29, span["since"])
     assert (await ok(reader, f"{AT}/audit"))["attempts"] == 0
@@ -203,9 +203,10 @@ async def test_an_audit_of_too_many_attempts_is_refused(
     await pen.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
     await pen.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 7)))
     await catch_up(api.js, api.names, ledger)
-    span = {"since": instant(NOW), "until": instant(NOW + 60)}
+    span = {"since": instant_text(NOW), "until": instant_text(NOW + 60)}
     problem(await reader.get(f"{AT}/audit", params=span), 409, "refused")
-    assert (await ok(reader, f"{AT}/audit", since=span["since"], until=instant(NOW + 3)))["attempts"] == 3
+    until = instant_text(NOW + 3)
+    assert (await ok(reader, f"{AT}/audit", since=span["since"], until=until))["attempts"] == 3
 
 
 async def test_minutes_come_in_pages_and_of_the_last_hour_unless_said_otherwise(
@@ -218,7 +219,7 @@ async def test_minutes_come_in_pages_and_of_the_last_hour_unless_said_otherwise(
     await pen.flush(delivered(1, time.time() - 1800), delivered(2, time.time() - 4000))
     await pen.flush(failed(9, receiver=OTHER), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
-    span = {"since": instant(NOW), "until": instant(NOW + 600)}
+    span = {"since": instant_text(NOW), "until": instant_text(NOW + 600)}
     told = await ok(reader, f"{AT}/minutes", **span)
     assert (told["receiver"], told["next_cursor"]) == (RECEIVER, None)
     counts = [(each["attempts"], each["failed"], each["delivered"]) for each in told["minutes"]]
@@ -241,12 +242,12 @@ async def test_the_state_at_a_past_time(
     await pen.flush(f.Opened(receiver=receiver, at=pen.at, position=0), receiver=receiver)
     await pen.flush(f.Disabled(receiver=receiver, at=pen.at, reason="gone"), receiver=receiver)
     await catch_up(api.js, api.names, ledger)
-    at = instant(now - ago_s / 2)
+    at = instant_text(now - ago_s / 2)
     then = await ok(reader, path, at=at)
     assert (then["receiver"], then["at"], then["phase"]) == (receiver, at, "disabled")
     assert then["ledger"]["gaps"] == []
     problem(await reader.get(path, params={"at": "2020-01-01T00:00:00Z"}), 404, "not-found")
-    problem(await reader.get(path, params={"at": instant(now + ago_s)}), 422, "invalid")
+    problem(await reader.get(path, params={"at": instant_text(now + ago_s)}), 422, "invalid")
 
 
 @pytest.mark.parametrize(

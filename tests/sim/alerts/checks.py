@@ -1,14 +1,15 @@
 """Alerts: each is recorded once, in order, and its event is stored in that order, and not before.
 
-An event may be stored again by another owner, as it was, and only if the server cannot know its id any more.
+An event may be stored again by another owner, as it was, and only if the server has forgotten its id,
+or if the first one was purged: then the known id may as well be that of another producer's event.
 """
 
 from collections.abc import Callable
 
 import msgspec
 
+from actors.configuration.policy import AlertLimits
 from actors.machine import facts as f
-from actors.policy import AlertLimits
 from streams.installation.topology import DUPLICATE_WINDOW_S
 from tests.sim.server.streams.store import Stored
 
@@ -23,6 +24,8 @@ class Alerts:
         self._fail = fail
         self.recorded: dict[str, list[f.AlertFact]] = {}
         self.stored_events: dict[str, list[Stored]] = {}
+        self._first_kept = 0
+        self._purged = set[int]()
 
     def record(self, fact: f.Fact) -> None:
         """A fact that is in the journal."""
@@ -68,12 +71,21 @@ class Alerts:
             first = seen[number - 1]
             if (first.data, (first.headers or {})["Angarium-Id"]) != (message.data, headers["Angarium-Id"]):
                 self._fail(f"{receiver}: its alert {number} is told in two ways")
-            if message.at_ns - first.at_ns < DUPLICATE_WINDOW_S * 1e9:
+            is_kept = first.sequence >= self._first_kept and first.sequence not in self._purged
+            if is_kept and message.at_ns - first.at_ns < DUPLICATE_WINDOW_S * 1e9:
                 self._fail(f"{receiver}: its alert {number} has two events")
         elif number != len(seen) + 1:
             self._fail(f"{receiver}: its alert {number} is stored after {len(seen)} others")
         else:
             seen.append(message)
+
+    def purged(self, first: int) -> None:
+        """The stream of events has nothing below `first` any more."""
+        self._first_kept = first
+
+    def purged_one(self, sequence: int) -> None:
+        """A purge by subject has taken an event."""
+        self._purged.add(sequence)
 
     def unsettled(self) -> str:
         """Says in a sentence which event is missing, or nothing."""

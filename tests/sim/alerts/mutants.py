@@ -11,7 +11,7 @@ from actors.machine.state import State
 from actors.runtime.actor import Actor
 from actors.runtime.alerts.watch import AlertWatch
 from actors.runtime.host import Host
-from streams.alerts import alert_events
+from streams import alert_events
 from streams.routing import router
 from streams.routing.fanout import published_event
 from tests.sim.alerts import scenarios
@@ -26,15 +26,15 @@ async def _at_once(host: Host, index: int) -> None:
 
 async def _publish_what_is_in_memory(watch: AlertWatch, owing: list[Actor]) -> None:
     for actor in owing:
-        for notice in actor.state.notices:
-            await watch.writer.publish(notice)
-            actor.live.record(c.RecordAlertsPublished(notice.number), watch.shard.clock.now())
+        for fact in actor.state.unpublished_alerts:
+            await watch.writer.publish(fact)
+            actor.live.record(c.RecordAlertsPublished(fact.number), watch.shard.clock.now())
 
 
 async def _record_first(watch: AlertWatch, owing: list[Actor]) -> None:
     for actor in owing:
-        for notice in actor.live.confirmed.notices:
-            actor.live.record(c.RecordAlertsPublished(notice.number), watch.shard.clock.now())
+        for fact in actor.live.confirmed.unpublished_alerts:
+            actor.live.record(c.RecordAlertsPublished(fact.number), watch.shard.clock.now())
     await watch.shard.confirmed_to(watch.shard.recorder.index)
     await _publish(watch, owing)
 
@@ -42,7 +42,7 @@ async def _record_first(watch: AlertWatch, owing: list[Actor]) -> None:
 _attempts = iter(range(1 << 30))
 
 
-def _id_of_each_attempt(notice: AlertFact) -> str:
+def _id_of_each_attempt(fact: AlertFact) -> str:
     return f"alert-{next(_attempts)}"
 
 

@@ -223,6 +223,7 @@ class Checkers:
             self.deliveries_kept.purged(first)
         elif stream == self.names.events:
             self.fanout.purged(first)
+            self.alerts.purged(first)
 
     def purged_one(self, stream: str, sequence: int) -> None:
         """A purge by subject has taken a message."""
@@ -234,6 +235,7 @@ class Checkers:
             self.deliveries.delete(sequence)
         elif stream == self.names.events:
             self.fanout.purged_one(sequence)
+            self.alerts.purged_one(sequence)
 
     def deleted(self, stream: str, sequence: int) -> None:
         """An operator has deleted a message; streams of keys replace theirs in the same way."""
@@ -437,7 +439,7 @@ class Checkers:
             state = ledger.state_at(receiver, at)
             # A part may be younger than the checkpoint: the tail names those that are not in it any more.
             named_or_told = receiver in named or ledger.last_change(receiver, _EVER) > at
-            if (state.parked or state.burials or state.notices) and not named_or_told:
+            if (state.parked or state.burials or state.unpublished_alerts) and not named_or_told:
                 self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
             needed = self.deliveries_kept.needed(state)
             if receiver == UNKNOWN_RECEIVERS and state.parked:

@@ -5,8 +5,8 @@ failure in a row that came back to it, until a 2xx does, or until the journal sa
 then it also gets nothing after it asked for that, and no event again that it aborted.
 """
 
+from actors.configuration.policy import Policy
 from actors.machine.outcome import ABORT, DISABLE, Answered, Failed, Outcome
-from actors.policy import Policy
 
 IN_A_ROW_MAX = 5
 NEVER = float("inf")

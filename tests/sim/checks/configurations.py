@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from actors.policy import Policy, parse
+from actors.configuration.parsing import parse
+from actors.configuration.policy import Policy
 from actors.ports import Attempt
 from streams.installation.topology import Names
 from tests.sim.server.streams.store import Stored

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from actors.configuration.policy import Policy
 from actors.ids import KEY_BYTES
 from actors.machine import commands as c
 from actors.machine import decide as machine
@@ -18,7 +19,6 @@ from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.memory.cursor import Cursor
-from actors.policy import Policy
 from actors.runtime import actor, discard, live_state
 from actors.runtime.actor import Actor
 from actors.runtime.discard import DiscardedEvents

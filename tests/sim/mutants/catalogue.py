@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from actors.configuration.policy import Policy
 from actors.ids import dedup_key
 from actors.machine import bucket, decide, event, evolve, facts, numbering
 from actors.machine import commands as c
@@ -29,7 +30,6 @@ from actors.memory.cursor import Cursor
 from actors.memory.retention import Needed
 from actors.memory.tokens import Tokens
 from actors.memory.unacked import ShardUnacked
-from actors.policy import Policy
 from actors.runtime import actor, live_state
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState

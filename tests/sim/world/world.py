@@ -123,7 +123,7 @@ class World:
     # Running it.
 
     def run(self, until: Callable[[], bool], limit_s: float) -> None:
-        """Go on until the condition holds, which is looked at after each turn and event.
+        """Go on until the condition holds, which is checked after each turn and event.
 
         Raises `Deadlock`, `LimitReached` after `limit_s` of virtual time or `STEPS_MAX`, or `RunFailed` for
         what was reported to `fail`, for an exception out of a main task, and for an unhandled one.

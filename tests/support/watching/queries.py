@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from angarium.telemetry.metrics.described import MetricDescription, MetricKind
+from angarium.telemetry.metrics.description import MetricDescription, MetricKind
 from angarium.telemetry.metrics.table import BY_NAME
 from tests.support.processes.roles import DEPLOY
 

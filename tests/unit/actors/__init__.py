@@ -1,1 +1,1 @@
-"""Configurations and ids, and what is derived from states."""
+"""Ids and allowed values, and what is derived from states."""

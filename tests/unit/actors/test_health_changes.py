@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from actors.configuration.policy import Offline, Retry
 from actors.health_changes import REPORTED_AT_ONCE_MAX, FailingReceivers, HealthChange, health_change
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed
 from actors.machine.state import State
-from actors.policy import Offline, Retry
 from actors.ports import Invalid
 from actors.runtime.operator_actions.resume import resume
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict

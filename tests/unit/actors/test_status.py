@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from actors import status
-from actors.credentials import Credentials, credentials_of
+from actors.configuration.credentials import Credentials, credentials_of
+from actors.configuration.policy import Policy, Rate, Retry
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Burial, Delivered, Throttled
@@ -19,7 +20,6 @@ from actors.machine.outcome import Answered
 from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.view import NoBounds, View
 from actors.machine.state import BURIALS_MAX, Open, State
-from actors.policy import Policy, Rate, Retry
 from actors.status import Head, age_text, inspect, known_head, phase, read_head, remedy, why
 from tests.unit.worlds.shard import strict
 from tests.unit.worlds.virtual_time import in_virtual_time

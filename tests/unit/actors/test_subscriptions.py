@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import subscriptions
+from actors.configuration.parsing import parse
+from actors.configuration.problems import PATTERNS_MAX
 from actors.errors import InvalidPolicy
-from actors.policy import PATTERNS_MAX, parse
 from actors.subscriptions import ANSWER_COST, Subscriptions
 
 TOKENS = ("a", "b", "c")
@@ -123,7 +124,7 @@ def visits(monkeypatch: pytest.MonkeyPatch) -> Visits:
 
 
 def test_tens_of_thousands_of_receivers_cost_those_nothing_that_do_not_match(visits: Visits) -> None:
-    """Two ways at most lead on from each token, and nothing else is looked at, however many subscribe."""
+    """Two ways at most lead on from each token, and nothing else is checked, however many subscribe."""
     subscriptions = Subscriptions()
     for number in range(30_000):
         subscriptions.put(f"t.r{number}", [f"order.{number}.>", f"*.{number}", f"only.{number}"])

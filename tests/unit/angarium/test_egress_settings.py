@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.policy import Policy
+from actors.configuration.policy import Policy
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
 from angarium.settings import Settings, SettingsError, load
 

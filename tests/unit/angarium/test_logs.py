@@ -8,6 +8,7 @@ from typing import Literal
 
 import pytest
 
+from actors.instants import instant_text
 from angarium import logs
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -132,7 +133,7 @@ def test_fields_that_carry_secrets_show_only_that_they_are_there() -> None:
 
 
 def test_an_instant_is_rfc_3339_in_milliseconds() -> None:
-    assert logs.instant(1767225600.1239) == "2026-01-01T00:00:00.123Z"
+    assert instant_text(1767225600.1239) == "2026-01-01T00:00:00.123Z"
 
 
 OBEYED = "a\x1b]0;b\x07\x7f\x85\x9b2J\u202e\u2028\U000e0001z"

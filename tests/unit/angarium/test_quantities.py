@@ -2,8 +2,8 @@
 
 import pytest
 
-from actors.policy import Rate
-from angarium.quantities import BadQuantity, address, bytes_text, instant, rate, size
+from actors.configuration.policy import Rate
+from angarium.quantities import BadQuantity, address, bytes_text, parse_time, rate, size
 from streams.nats.protocol import rfc3339
 
 
@@ -85,7 +85,7 @@ def test_bytes_for_people(count: int, expected: str) -> None:
     ],
 )  # fmt: skip
 def test_instants(text: str, expected: float) -> None:
-    assert instant(text, 1_000_000_000) == expected
+    assert parse_time(text, 1_000_000_000) == expected
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_instants(text: str, expected: float) -> None:
     ],
 )
 def test_any_instant_can_be_sent_to_the_server(text: str, year: str) -> None:
-    assert rfc3339(instant(text, 1_000_000_000)).startswith(year)
+    assert rfc3339(parse_time(text, 1_000_000_000)).startswith(year)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_any_instant_can_be_sent_to_the_server(text: str, year: str) -> None:
 )
 def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(BadQuantity, match="is not a time; write an age"):
-        instant(text, 0)
+        parse_time(text, 0)
 
 
 @pytest.mark.parametrize(

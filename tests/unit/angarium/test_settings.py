@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.configuration.policy import Rate
 from actors.machine.bucket import RateLimit
-from actors.policy import Rate
 from actors.tenant_settings import InstallationAlerts, SettingsByTenant, TenantSettings
 from angarium import settings
 from angarium.settings import FILE_SETTINGS, TABLES, Settings, SettingsError, load, unknown_variables

@@ -7,6 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.configuration.custom_signature import CustomSignature
+from actors.configuration.parsing import parse
+from actors.configuration.policy import AlertSettings, Offline, OldSecret, Policy, Rate, Retry
 from actors.errors import InvalidName, InvalidPolicy
 from actors.ids import check_tenant, check_type, split_receiver
 from actors.machine.bucket import RateLimit
@@ -14,8 +17,6 @@ from actors.machine.facts import AttemptFailed
 from actors.machine.outcome import Answered
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
-from actors.members.custom_signature import CustomSignature
-from actors.policy import AlertSettings, Offline, OldSecret, Policy, Rate, Retry, parse
 from actors.status import Head, inspect
 from angarium.api.app import routes
 from angarium.api.openapi.configuration import (

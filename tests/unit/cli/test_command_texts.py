@@ -84,7 +84,7 @@ def test_a_job_began_at_a_time_that_every_command_takes() -> None:
     )  # fmt: skip
     _, state, began, looked_at, sent, by = job_cells(job)
     assert (state, began, looked_at, sent, by) == ("done", "2026-01-31T12:00Z", "5 of 5", 4, "token k3f6")
-    assert quantities.instant(str(began), 0.0) == quantities.instant("2026-01-31T12:00:00Z", 0.0)
+    assert quantities.parse_time(str(began), 0.0) == quantities.parse_time("2026-01-31T12:00:00Z", 0.0)
 
 
 ERASED = ErasureStatus(
@@ -115,7 +115,7 @@ def test_an_erasure_that_found_nothing_does_not_claim_that_it_erased() -> None:
 def test_nothing_is_said_to_last_without_a_measurement_of_a_whole_span(
     limited_by: Bottleneck | None, age_s: int, empty_in: str | None, limit: str | None
 ) -> None:
-    now = quantities.instant("2026-01-31T12:00:00Z", 0.0) + age_s
+    now = quantities.parse_time("2026-01-31T12:00:00Z", 0.0) + age_s
     row = replace(
         listed(ReceiverFindings("acme.billing", b'{"url": "https://example.com/"}')),
         waiting=3, oldest_at="2026-01-31T12:00:00.000Z", limited_by=limited_by, empty_in_s=None,

@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.configuration.custom_signature import CustomSignature
+from actors.configuration.parsing import parse
+from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy
 from actors.machine.event import Event
-from actors.members.custom_signature import CustomSignature
-from actors.policy import Policy, parse
 from actors.ports import Attempt
 from angarium.delivery.http_exchange.transport import Failure, Request, Response, request_head
 from angarium.delivery.sender import HttpSender

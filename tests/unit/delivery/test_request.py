@@ -13,9 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from actors.configuration.parsing import parse
+from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy
 from actors.machine.outcome import Failed
-from actors.policy import Policy, parse
 from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery.http_exchange.transport import Failure, Request, Response, request_head

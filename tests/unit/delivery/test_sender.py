@@ -15,10 +15,10 @@ import standardwebhooks
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.configuration.policy import OldSecret, Policy, Rate, Retry
 from actors.machine.backoff import backoff_s
 from actors.machine.event import Event
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
-from actors.policy import OldSecret, Policy, Rate, Retry
 from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery import sender

@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.policy import DOCUMENT_MAX
+from actors.configuration.parsing import DOCUMENT_MAX
 from streams.installation.topology import JOURNAL_AGE_S, Installation, Names, consumer_for_claim, streams
 
 SECOND = 1_000_000_000

@@ -81,7 +81,7 @@ SHARED = {
     "latency_ms": st.just(1.5), "attempts": SMALL, "removal": SMALL, "source": SMALL,
     "keys": st.lists(st.binary(min_size=8, max_size=8), max_size=3).map(b"".join),
     "alert": st.sampled_from(get_args(f.AlertKind)), "number": SMALL, "since": st.none() | st.floats(0, 9),
-    "why": st.just("it failed"),
+    "raised_at": st.floats(0, 9), "why": st.just("it failed"),
     "positions": st.lists(SMALL, max_size=2).map(tuple), "dropped": st.lists(SMALL, max_size=2).map(tuple),
 }  # fmt: skip
 

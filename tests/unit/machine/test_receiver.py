@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from actors.configuration.policy import Offline, Policy, Rate, Retry
 from actors.ids import stable_hash
 from actors.machine import commands as c
 from actors.machine import facts as f
@@ -16,7 +17,6 @@ from actors.machine.outcome import Answered, Failed
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.state import TOMBSTONE_KEPT_S, Counters, is_left_over
-from actors.policy import Offline, Policy, Rate, Retry
 from tests.unit.worlds.values import NO_ANSWER, NOW, Actor, answer, event, given_up, policy, retrying
 
 FLOAT = 1e-6

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from actors.configuration.policy import Policy, Rate, Retry
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket
@@ -16,7 +17,6 @@ from actors.machine.event import Event
 from actors.machine.outcome import Outcome
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
-from actors.policy import Policy, Rate, Retry
 from actors.ports import Attempt
 from tests.unit.worlds.shard import ShardWorld, relaxed
 from tests.unit.worlds.values import NO_ANSWER, NOW, Actor, answer, event, given_up, policy

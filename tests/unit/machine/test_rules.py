@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from actors.configuration.policy import Policy, Rate, Retry
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
@@ -21,7 +22,6 @@ from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import NoBounds, UnreadCursor, View
 from actors.machine.scheduling.without_policy import step_without_policy
 from actors.machine.state import BURIALS_MAX, Open, State
-from actors.policy import Policy, Rate, Retry
 from actors.status import held_back
 from tests.unit.worlds.values import NOW, URL
 

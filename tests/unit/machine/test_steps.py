@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from actors.configuration.policy import Policy, Rate
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket
@@ -14,7 +15,6 @@ from actors.machine.scheduling.next_step import PARK_AFTER_S
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import NoBounds
 from actors.machine.state import BURIALS_MAX
-from actors.policy import Policy, Rate
 from tests.unit.worlds.values import NOW, URL, Actor, answer, event, given_up, policy, retrying
 
 EVENT = event(5)

@@ -14,7 +14,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from actors.policy import Rate
+from actors.configuration.policy import Rate
 from actors.totals import Histogram
 from angarium.http_server import Received
 from angarium.node import monitor as monitoring

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from actors.configuration.policy import Rate
 from actors.errors import Unavailable
 from actors.machine.state import State
-from actors.policy import Rate
 from angarium.node.metrics.receivers_in_memory import ReceiversInMemory
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, relaxed, strict
 from tests.unit.worlds.values import answer

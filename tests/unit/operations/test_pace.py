@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from actors.configuration.policy import Policy, Rate
 from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from actors.machine.scheduling.phases import Phase
-from actors.policy import Policy, Rate
 from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
 from angarium.operations.receivers.overview.pace import Bottleneck, Counts, counted, empty_in_s, pace
 from angarium.operations.receivers.overview.top import picture

@@ -6,7 +6,7 @@ import pytest
 from actors.machine.facts import AlertRaised, AlertRecovered
 from actors.machine.numbering import with_number
 from actors.machine.state import as_numbered, fresh_entry
-from streams.alerts.alert_events import body_of, id_of
+from streams.alert_events import body_of, id_of
 from streams.nats.headers import UNREAD
 from streams.reading.messages import HEADERS_UNREAD, event_of
 from streams.routing.fanout import copy_headers, published_event
@@ -72,7 +72,7 @@ def test_the_body_of_an_alert_says_all_about_it() -> None:
         "receiver": "acme.billing", "alert": "failing", "change": "raised", "number": 7,
         "at": "2023-11-14T22:13:20.250Z", "since": "2023-11-14T22:12:20.250Z", "why": "HTTP 503",
     }  # fmt: skip
-    over = AlertRecovered(receiver="acme.billing", alert="behind", number=8, at=AT)
+    over = AlertRecovered(receiver="acme.billing", alert="behind", number=8, at=AT, raised_at=AT - 60)
     assert msgspec.json.decode(body_of(over))["change"] == "recovered"
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from actors.configuration.policy import Rate, Retry
 from actors.errors import ControlDenied
 from actors.machine import facts as f
 from actors.machine.bucket import GRANT_MAX_S
 from actors.machine.outcome import Outcome
 from actors.memory.mailbox import MAILBOX_MAX
-from actors.policy import Rate, Retry
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.operator_actions.forget import forget

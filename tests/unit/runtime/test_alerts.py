@@ -2,8 +2,8 @@
 
 import pytest
 
+from actors.configuration.policy import AlertLimits, AlertSettings, Retry
 from actors.machine import facts as f
-from actors.policy import AlertLimits, AlertSettings, Retry
 from actors.ports import Invalid
 from actors.runtime.alerts import watch
 from actors.runtime.alerts.watch import CHANGED_IN_A_ROUND_MAX, JUDGE_EVERY_S
@@ -42,7 +42,7 @@ async def test_an_alert_is_recorded_published_and_logged_once() -> None:
     await world.pass_time(20)
     assert published(world) == [RAISED, RECOVERED]
     assert world.logged_alerts == world.alerts.stored
-    assert not world.journal.folded[RECEIVER].notices
+    assert not world.journal.folded[RECEIVER].unpublished_alerts
 
 
 @in_virtual_time

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from actors.configuration.policy import Policy, Retry
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed
 from actors.memory.last_answers import ANSWERS_MAX, TEXT_MAX, failure_text
-from actors.policy import Policy, Retry
 from actors.ports import Attempt
 from actors.runtime.operator_actions.skip import skip
 from streams.journal.envelope import encode_fact

@@ -6,12 +6,12 @@ from contextlib import suppress
 
 import pytest
 
+from actors.configuration.policy import Retry
 from actors.errors import ControlDenied
 from actors.machine import facts as f
 from actors.machine.facts import Burial
 from actors.machine.outcome import Answered
 from actors.machine.state import OPEN_MAX, UNRECORDED_MAX
-from actors.policy import Retry
 from actors.runtime.actor import Actor
 from actors.runtime.host import Host
 from actors.runtime.operator_actions.end_deliveries import EndedDeliveries, end_deliveries

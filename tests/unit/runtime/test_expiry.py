@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
+from actors.configuration.policy import Policy, Retry
 from actors.errors import ControlDenied
 from actors.machine import facts as f
 from actors.machine.state import State
-from actors.policy import Policy, Retry
 from actors.ports import Invalid
 from actors.runtime import host
 from actors.runtime.operator_actions.forget import forget

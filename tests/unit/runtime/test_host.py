@@ -6,13 +6,13 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 from msgspec.structs import replace
 
+from actors.configuration.policy import Rate
 from actors.errors import ControlDenied, NewerVersion, Unavailable
 from actors.machine import decide
 from actors.machine import facts as f
 from actors.machine.numbering import with_number
 from actors.machine.outcome import INTERNAL, Failed, NotSent, Outcome
 from actors.machine.state import UNCONFIRMED_MAX, State
-from actors.policy import Rate
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
 from actors.runtime.host import PASSIVATE_AFTER_S

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
+from actors.configuration.policy import Offline, Retry
 from actors.machine import facts as f
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.outcome import INTERNAL, OVERLOAD, PROXY, Failed
 from actors.machine.scheduling import steps as s
 from actors.machine.state import Counters
-from actors.policy import Offline, Retry
 from angarium.delivery.http_exchange.transport import FailureKind
 from tests.unit.worlds.values import NOW, Actor, answer, event, policy
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from actors.configuration.policy import Retry
 from actors.machine import facts as f
 from actors.machine.state import BURIALS_MAX
-from actors.policy import Retry
 from actors.runtime.operator_actions.resume import resume
 from tests.unit.worlds.shard import relaxed, strict
 from tests.unit.worlds.values import answer

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from actors.totals import Histogram
-from angarium.telemetry.metrics.described import MetricDescription, MetricKind
+from angarium.telemetry.metrics.description import MetricDescription, MetricKind
 from angarium.telemetry.metrics.families import histogram, labelled
 from angarium.telemetry.metrics.reference_page import reference_page
 from angarium.telemetry.metrics.table import BY_NAME, METRICS

@@ -27,13 +27,13 @@ from actors.totals import Histogram as Counted
 from angarium.settings import SettingsError
 from angarium.telemetry import otel_variables
 from angarium.telemetry.exemplars import Exemplar, Exemplars
-from angarium.telemetry.metrics import exporting as exporting_module
-from angarium.telemetry.metrics import otlp_exporter
+from angarium.telemetry.metrics import metrics_exporter
+from angarium.telemetry.metrics import open_export as exporting_module
 from angarium.telemetry.metrics.data_points import PointTimes, data_points
-from angarium.telemetry.metrics.exporting import MetricsExport, exporting, open_metrics_export
 from angarium.telemetry.metrics.families import histogram, labelled, single
-from angarium.telemetry.metrics.otlp_exporter import ReadingsExporter
-from angarium.telemetry.opening import open_tracing
+from angarium.telemetry.metrics.metrics_exporter import ReadingsExporter
+from angarium.telemetry.metrics.open_export import MetricsExport, exporting, open_metrics_export
+from angarium.telemetry.open_tracing import open_tracing
 from angarium.telemetry.otel_variables import collector_of
 from tests.support.waiting import until
 
@@ -158,7 +158,7 @@ def test_a_slow_collector_gets_the_latest_reading_and_holds_nothing_up(
 
 
 def test_a_collector_that_hangs_holds_up_the_end_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp_exporter, "STOP_MAX_S", 0.01)
+    monkeypatch.setattr(metrics_exporter, "STOP_MAX_S", 0.01)
     hanging = SlowCollector()
     exporter = ReadingsExporter(hanging, Resource({}))
     exporter.take([single("angarium_actors", 1)])

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from angarium.telemetry import otel_log
-from angarium.telemetry.metrics.exporting import open_metrics_export
 from angarium.telemetry.metrics.families import single
-from angarium.telemetry.opening import open_tracing
+from angarium.telemetry.metrics.open_export import open_metrics_export
+from angarium.telemetry.open_tracing import open_tracing
 from tests.support.otlp_collector import span
 from tests.support.secrecy import secrets_in
 from tests.support.waiting import until

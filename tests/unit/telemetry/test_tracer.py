@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from actors.configuration.policy import Policy
 from actors.machine.event import Event
 from actors.machine.facts import (
     AttemptFailed,
@@ -22,12 +23,11 @@ from actors.machine.facts import (
 )
 from actors.machine.numbering import with_number
 from actors.machine.state import State
-from actors.policy import Policy
 from actors.ports import Attempt
 from angarium.settings import SettingsError
 from angarium.telemetry import known_traces
 from angarium.telemetry.exemplars import Exemplar
-from angarium.telemetry.opening import open_tracing, sampler_of
+from angarium.telemetry.open_tracing import open_tracing, sampler_of
 from angarium.telemetry.spans import Span
 from angarium.telemetry.trace_ids import Sampler, always, never
 from angarium.telemetry.tracer import MOMENTS_MAX, Tracer

@@ -15,6 +15,7 @@ from random import Random
 
 from msgspec.structs import replace
 
+from actors.configuration.policy import Policy, Rate
 from actors.machine.bucket import (
     CLOCK_SKEW_S,
     GRANT_MAX_S,
@@ -42,7 +43,6 @@ from actors.machine.evolve import evolve
 from actors.machine.facts import Fact, RateSet
 from actors.machine.outcome import Answered
 from actors.machine.state import State, open_entry
-from actors.policy import Policy, Rate
 
 LEASE_S = 10.0
 RULES = {

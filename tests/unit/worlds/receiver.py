@@ -19,6 +19,7 @@ from unittest.mock import patch
 import msgspec
 from msgspec.structs import replace
 
+from actors.configuration.policy import Policy, Rate, Retry
 from actors.errors import ControlDenied, Unavailable
 from actors.machine import commands as c
 from actors.machine import facts as f
@@ -28,7 +29,6 @@ from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.view import UnreadCursor, View
 from actors.machine.state import State
-from actors.policy import Policy, Rate, Retry
 from actors.ports import Attempt
 from actors.runtime import actor, live_state
 from actors.runtime.operator_actions.forget import forget

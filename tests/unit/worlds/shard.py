@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from actors.configuration.policy import Policy
 from actors.errors import Unavailable
 from actors.health_changes import HealthChange
 from actors.ids import UNKNOWN_RECEIVERS
@@ -20,7 +21,6 @@ from actors.machine.numbering import is_repeat
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.machine.state import State
 from actors.memory.unacked import NodeHolders
-from actors.policy import Policy
 from actors.ports import Absent, Attempt, Batch, Invalid, Removal, ShardBatch
 from actors.runtime.actor import Actor
 from actors.runtime.environment import HostPorts, ShardClaim
@@ -244,12 +244,12 @@ class AlertWriter:
         self.unavailable = False
         self._world = world
 
-    async def publish(self, notice: AlertFact) -> None:
-        assert notice in self._world.journal.folded[notice.receiver].notices
+    async def publish(self, fact: AlertFact) -> None:
+        assert fact in self._world.journal.folded[fact.receiver].unpublished_alerts
         await asyncio.sleep(0.001)
         if self.unavailable:
             raise Unavailable("no leader")
-        self.stored.append(notice)
+        self.stored.append(fact)
 
 
 class Policies:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from actors.configuration.policy import Policy, Rate, Retry
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket
@@ -14,7 +15,6 @@ from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.view import UnreadCursor, View
 from actors.machine.state import State, open_entry
-from actors.policy import Policy, Rate, Retry
 
 NOW = 1_700_000_000.0
 URL = "https://example.com/hook"

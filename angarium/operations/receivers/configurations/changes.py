@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from actors.members.custom_signature import CustomSignature
-from actors.policy import Policy, Rate, rate_members
+from actors.configuration.custom_signature import CustomSignature
+from actors.configuration.parsing import rate_members
+from actors.configuration.policy import Policy, Rate
 from angarium import logs
 from angarium.escaping import visible
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from actors.members.custom_signature import CustomSignature
-from actors.members.signing_secrets import PUBLIC_PREFIX
-from actors.policy import Policy
+from actors.configuration.custom_signature import CustomSignature
+from actors.configuration.policy import Policy
+from actors.configuration.signing_secrets import PUBLIC_PREFIX
 from angarium.delivery.signing import public_key
 from angarium.logs import HIDDEN
 from angarium.operations.failures import OperationError

@@ -4,10 +4,11 @@ from typing import Any
 
 import msgspec
 
+from actors.allowed_values import unknown_member
+from actors.configuration.parsing import members_of, rate_members
+from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy
 from actors.ids import split_receiver
-from actors.members.allowed_values import unknown_member
-from actors.policy import Policy, members_of, rate_members
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.receivers.configurations.masks import unmasked

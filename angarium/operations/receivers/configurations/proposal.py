@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from actors.members.signing_secrets import PREFIXES, Kind, secret_key
-from actors.policy import Policy, parse
+from actors.configuration.parsing import parse
+from actors.configuration.policy import Policy
+from actors.configuration.signing_secrets import PREFIXES, Kind, secret_key
 from angarium.connecting import Access
 from angarium.delivery.signing import public_key
 from angarium.operations.failures import OperationError

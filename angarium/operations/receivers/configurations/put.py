@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from actors.configuration.signing_secrets import Kind
 from actors.ids import split_receiver
-from actors.members.signing_secrets import Kind
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.configurations.changes import MemberChange, secrets_of

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from actors.configuration.parsing import members_of
+from actors.configuration.signing_secrets import Kind
 from actors.ids import split_receiver
-from actors.members.signing_secrets import Kind
-from actors.policy import members_of
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.receivers.configurations.changes import secrets_of

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from actors.configuration.parsing import members_of
 from actors.errors import InvalidPolicy
-from actors.policy import members_of
 from angarium.operations.failures import OperationError
 from streams.nats import answers
 from streams.nats.codes import WRONG_LAST_SEQUENCE

@@ -4,8 +4,8 @@ from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
 
+from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy
-from actors.policy import Policy
 from angarium.delivery.connections.guard import denying, not_public
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.settings import Settings

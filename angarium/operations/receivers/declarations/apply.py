@@ -62,7 +62,7 @@ async def apply(
 ) -> Applied:
     """Store differing receivers, and with `prune` remove undeclared ones, if `agreed` accepts the plan.
 
-    Only receivers of `tenant` are looked at, or of the tenants that the document names. Fails as invalid,
+    Only receivers of `tenant` are checked, or of the tenants that the document names. Fails as invalid,
     with a pointer for each problem, before anything is stored.
     """
     tenants = _tenants(declared, tenant)
@@ -94,7 +94,7 @@ async def apply(
 
 
 def _tenants(declared: Collection[str], tenant: str | None) -> set[str]:
-    """The tenants that are looked at. Raises InvalidName and InvalidPolicy."""
+    """The tenants that are checked. Raises InvalidName and InvalidPolicy."""
     named = {each.partition(".")[0] for each in declared}
     if tenant is None:
         return named

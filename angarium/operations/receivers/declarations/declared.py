@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from actors.allowed_values import unknown_member
 from actors.errors import BadInput, InvalidPolicy
 from actors.ids import split_receiver
-from actors.members.allowed_values import unknown_member
 
 RECEIVERS_MAX = 10_000
 DOCUMENT_MAX = 64 << 20
@@ -68,7 +68,7 @@ def pointed(name: str, error: BadInput) -> list[str]:
 
 
 def pointer(problem: str) -> str:
-    """The pointer to the member that a problem of `actors.policy` begins with."""
+    """The pointer to the member that a problem of `actors.configuration` begins with."""
     path, colon, _ = problem.partition(": ")
     if not colon or path == "configuration" or " " in path:
         return ""

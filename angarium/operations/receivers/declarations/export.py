@@ -4,9 +4,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from actors.configuration.parsing import members_of
 from actors.errors import InvalidPolicy
 from actors.ids import check_tenant
-from actors.policy import members_of
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.receivers.configurations.masks import masked

@@ -12,11 +12,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from actors.configuration.parsing import members_of, parse, rate_members
+from actors.configuration.policy import Policy
 from actors.errors import AngariumError, InvalidPolicy
 from actors.ids import check_tenant
+from actors.instants import instant_text
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
-from actors.policy import Policy, members_of, parse, rate_members
 from actors.status import age_text, held_back
 from angarium import logs
 from angarium.connecting import Access
@@ -304,7 +306,7 @@ def listed(row: ReceiverFindings) -> ListedReceiver:
 
 
 def _instant(at: float | None) -> str | None:
-    return None if at is None else logs.instant(at)
+    return None if at is None else instant_text(at)
 
 
 def _url_without_query(url: object) -> str:

@@ -8,9 +8,9 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from actors.configuration.policy import Policy
 from actors.machine import facts as f
 from actors.machine.scheduling.phases import Phase
-from actors.policy import Policy
 from streams.journal_feed.recent import RECENT_SPAN_S, RecentFlush, RecentFlushes
 
 Bottleneck = Literal["rate", "latency", "node", "failure", "throttle", "pause", "unknown"]

@@ -4,7 +4,7 @@ import time
 
 from msgspec import Struct
 
-from angarium import logs
+from actors.instants import instant_text
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.receivers.overview.listing import ListedReceiver, overview
@@ -52,7 +52,7 @@ def picture(rows: list[ListedReceiver], limit: int, notes: list[str], age_s: flo
     """Sum up the rows, and keep the first `limit` of them."""
     ranked = sorted(rows, key=_rank)
     return TopScreen(
-        at=logs.instant(time.time()),
+        at=instant_text(time.time()),
         count=len(rows),
         behind=sum(bool(each.waiting) for each in rows),
         waiting=sum(each.waiting or 0 for each in rows),

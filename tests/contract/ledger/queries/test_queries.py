@@ -13,17 +13,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from actors.configuration.parsing import parse
+from actors.instants import instant_text
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.evolve import evolve
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
-from actors.policy import parse
 from actors.status import inspect
 from angarium.cli.ledger_queries.event import repeat_text
 from angarium.ledger import queries, schema
 from angarium.ledger.ledger_answers import AttemptFilter
-from angarium.logs import instant
 from angarium.operations.failures import NotDone
 from angarium.operations.ledger_queries.attempts import find_attempts
 from angarium.operations.ledger_queries.audit import audit
@@ -154,7 +154,7 @@ async def test_a_message_with_a_known_id_is_listed_as_dropped(
     await pen.flush(f.Repeated(receiver=RECEIVER, position=401, id="e7"))
     await catch_up(js, names, ledger)
     first, second = (await ask(settings, lambda ledger: journey(ledger, "e7"))).deliveries
-    assert first["repeats"] == [{"at": instant(dropped_at), "position": 109}]
+    assert first["repeats"] == [{"at": instant_text(dropped_at), "position": 109}]
     assert [each["position"] for each in second["repeats"]] == [401]
     assert repeat_text(first, first["repeats"][0]) == (
         "message 109 of the deliveries has the same id: dropped as a repeat of #7"

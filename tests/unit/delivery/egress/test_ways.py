@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from actors.policy import Policy
+from actors.configuration.policy import Policy
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.egress.reloaded import Reloaded, UnusableProfile
 from angarium.delivery.egress.ways import Ways

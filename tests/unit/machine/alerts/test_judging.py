@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from actors.configuration.policy import AlertLimits, Policy
 from actors.ids import ALERT_TYPES
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.alerts.judging import KINDS, alert_changes
 from actors.machine.evolve import evolve
 from actors.machine.numbering import Numbered
-from actors.machine.state import NOTICES_MAX, State
-from actors.policy import AlertLimits, Policy
+from actors.machine.state import UNPUBLISHED_ALERTS_MAX, State
 from tests.unit.worlds.values import policy
 
 RECEIVER = "acme.billing"
@@ -124,7 +124,7 @@ def test_dead_letters_are_an_alert_until_none_comes_for_an_hour() -> None:
     assert judged(state, 3600) == []
     assert judged(state, 6600) == [("dead_letters", "alert_recovered")]
     quiet = after_round(state, 6600)
-    assert quiet.dead_at == 0.0
+    assert quiet.dead_letter_at == 0.0
     assert judged(quiet, 9999) == []
 
 
@@ -161,12 +161,12 @@ def test_a_removal_ends_all_alerts_and_a_configuration_that_is_not_known_ends_no
 
 def test_owed_events_bring_a_receiver_back_and_are_bounded() -> None:
     state = after_round(FAILING, 300)
-    assert [each.number for each in state.notices] == [1, 2]
+    assert [each.number for each in state.unpublished_alerts] == [1, 2]
     assert state.unfinished
     assert state.wakes_at == 0.0
     published = evolve(state, f.AlertsPublished(receiver=RECEIVER, number=1))
-    assert [each.number for each in published.notices] == [2]
-    full = replace(state, notices=state.notices * (NOTICES_MAX // 2))
+    assert [each.number for each in published.unpublished_alerts] == [2]
+    full = replace(state, unpublished_alerts=state.unpublished_alerts * (UNPUBLISHED_ALERTS_MAX // 2))
     assert judged(replace(full, failing_since=None), 301) == []
 
 
@@ -178,7 +178,7 @@ def test_a_flapping_receiver_raises_each_alert_once_an_interval(
     for good, passed_s in course:
         now += passed_s
         since = None if good else START + now - 1000
-        state = replace(state, failing_since=since, disabled="" if good else "failing", notices=())
+        state = replace(state, failing_since=since, disabled="" if good else "failing", unpublished_alerts=())
         found = alert_changes(state, policy(), NOTHING_WAITS, START + now)
         for fact in found:
             assert isinstance(fact, f.AlertFact)
@@ -191,4 +191,5 @@ def test_a_flapping_receiver_raises_each_alert_once_an_interval(
         assert of_kind[::2] == raised
         assert all(b.at - a.at >= LIMITS.interval_s - 1e-6 for a, b in pairwise(raised))
         for begun, over in zip(of_kind[::2], of_kind[1::2], strict=False):
-            assert over.since == begun.at
+            assert isinstance(over, f.AlertRecovered)
+            assert over.raised_at == begun.at

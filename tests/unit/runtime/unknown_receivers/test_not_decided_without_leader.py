@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from actors.configuration.policy import AGE_MAX_S
 from actors.machine import facts as f
-from actors.policy import AGE_MAX_S
 from actors.ports import Invalid
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, strict
 from tests.unit.worlds.values import answer, policy

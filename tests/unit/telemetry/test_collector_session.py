@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import pytest
 import requests
 
-from angarium.telemetry.http_session import ANSWER_MAX, CollectorSession
-from angarium.telemetry.metrics.exporting import open_metrics_export
+from angarium.telemetry.collector_session import ANSWER_MAX, CollectorSession
 from angarium.telemetry.metrics.families import single
-from angarium.telemetry.opening import open_tracing
+from angarium.telemetry.metrics.open_export import open_metrics_export
+from angarium.telemetry.open_tracing import open_tracing
 from tests.support.otlp_collector import Collector, span
 
 OK = b"HTTP/1.1 200 OK\r\n"

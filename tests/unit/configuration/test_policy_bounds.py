@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from actors.configuration.parsing import DOCUMENT_MAX, PROBLEMS_SHOWN_MAX, parse
 from actors.errors import InvalidPolicy
-from actors.policy import DOCUMENT_MAX, PROBLEMS_SHOWN_MAX, parse
 from streams.buckets.shown_members import without_secrets
 
 URL = "https://example.com/hook"

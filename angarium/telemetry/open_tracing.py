@@ -56,7 +56,7 @@ def open_tracing(environ: Mapping[str, str], node: str, *, failures: bool = Fals
     queue_max = whole(environ, "OTEL_BSP_MAX_QUEUE_SIZE", QUEUE_SIZE, QUEUE_SIZE_MAX)
     delay_ms = whole(environ, "OTEL_BSP_SCHEDULE_DELAY", EXPORT_DELAY_MS, EXPORT_DELAY_MAX_MS)
     limit_otel_log(environ)
-    from angarium.telemetry.export import otlp_exporter  # Only this needs the extra.
+    from angarium.telemetry.span_exporter import otlp_exporter  # Only this needs the extra.
 
     exporter = otlp_exporter(collector, queue_max=queue_max, delay_s=delay_ms / 1000)
     return Tracing(Tracer(sampler, exporter.take, failures=failures), exporter)

@@ -1,7 +1,7 @@
 """The exporter: a thread that sends spans to an OTLP collector, from a queue of limited length.
 
 Nothing here holds up a delivery. If the queue is full, or the collector does not take a batch, the spans are
-dropped and counted. Only this file knows the OpenTelemetry SDK.
+dropped and counted. Of traces, only this file knows the OpenTelemetry SDK.
 """
 
 import logging
@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 from opentelemetry.trace import SpanKind as SdkKind
 
-from angarium.telemetry.http_session import CollectorSession
+from angarium.telemetry.collector_session import CollectorSession
 from angarium.telemetry.otel_variables import STOP_MAX_S, Collector
 from angarium.telemetry.spans import Span, SpanKind
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.policy import is_pattern
+from actors.configuration.problems import is_pattern
 from actors.subscriptions import Subscriptions, matches
 
 TOKENS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4)

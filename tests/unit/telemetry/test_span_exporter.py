@@ -8,9 +8,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from angarium.telemetry import export
-from angarium.telemetry.export import BATCH_MAX, QueuedExporter
-from angarium.telemetry.opening import Tracing, exporting_spans
+from angarium.telemetry import span_exporter
+from angarium.telemetry.open_tracing import Tracing, exporting_spans
+from angarium.telemetry.span_exporter import BATCH_MAX, QueuedExporter
 from angarium.telemetry.trace_ids import always
 from angarium.telemetry.tracer import Tracer
 from tests.support.otlp_collector import span
@@ -74,7 +74,7 @@ def test_a_full_queue_or_batch_is_sent_at_once(queue_max: int, sent: int) -> Non
 
 
 def test_a_collector_that_hangs_holds_up_the_end_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "STOP_MAX_S", 0.01)
+    monkeypatch.setattr(span_exporter, "STOP_MAX_S", 0.01)
     hanging = SlowCollector()
     exporter = QueuedExporter(hanging, Resource({}), queue_max=10, delay_s=0.01)
     exporter.take(span)

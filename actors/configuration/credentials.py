@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from functools import cached_property, lru_cache
 
-from actors.policy import Policy
+from actors.configuration.policy import Policy
 
 REDACTED = "[redacted]"
 CREDENTIAL_MIN = 8

@@ -57,7 +57,7 @@ def open_metrics_export(environ: Mapping[str, str], instance: str) -> MetricsExp
         raise SettingsError(f"{_TEMPORALITY}: must be cumulative, not {temporality!r}")
     every_ms = whole(environ, "OTEL_METRIC_EXPORT_INTERVAL", EXPORT_EVERY_MS, EXPORT_EVERY_MAX_MS)
     limit_otel_log(environ)
-    from angarium.telemetry.metrics.otlp_exporter import otlp_exporter  # Only this needs the extra.
+    from angarium.telemetry.metrics.metrics_exporter import otlp_exporter  # Only this needs the extra.
 
     return MetricsExport(otlp_exporter(collector), every_ms / 1000)
 

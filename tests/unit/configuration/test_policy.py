@@ -8,8 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from actors.configuration.parsing import RESERVED, parse
+from actors.configuration.policy import Offline, Policy, Rate, Retry
+from actors.configuration.problems import is_sent
 from actors.errors import InvalidPolicy
-from actors.policy import RESERVED, Offline, Policy, Rate, Retry, is_sent, parse
 
 URL = "https://example.com/hook"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.core import Metric
 
-from angarium.telemetry.http_session import CollectorSession
+from angarium.telemetry.collector_session import CollectorSession
 from angarium.telemetry.metrics.data_points import PointTimes, data_points
 from angarium.telemetry.otel_variables import STOP_MAX_S, Collector
 

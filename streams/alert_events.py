@@ -6,14 +6,14 @@ The header `Angarium-About` names the receiver that the alert is about: it gets 
 """
 
 import logging
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
 from actors.errors import Unavailable
 from actors.ids import ALERT_TYPES, event_id
-from actors.machine.facts import AlertFact, AlertRaised
+from actors.instants import instant_text
+from actors.machine.facts import AlertFact, AlertRaised, AlertRecovered
 from streams.installation.topology import Names
 from streams.journal.leadership import message_at
 from streams.nats.answers import Refused, Stored
@@ -33,11 +33,11 @@ class AlertWriter:
         self._names = names
         self._reason = GatheredReasonLog(js, log, "alert.waiting")
 
-    async def publish(self, notice: AlertFact) -> None:
+    async def publish(self, fact: AlertFact) -> None:
         """Publish the event about an alert. Raises `Unavailable`, also if the stream has no room for it."""
-        tenant, own_id, body = notice.receiver.partition(".")[0], id_of(notice), body_of(notice)
-        headers = {EVENT_ID: own_id, EVENT_ABOUT: notice.receiver}
-        event_type = ALERT_TYPES + notice.alert
+        tenant, own_id, body = fact.receiver.partition(".")[0], id_of(fact), body_of(fact)
+        headers = {EVENT_ID: own_id, EVENT_ABOUT: fact.receiver}
+        event_type = ALERT_TYPES + fact.alert
         subject = self._names.publish_event(tenant, event_type)
         answer = await self._js.publish(subject, body, headers | {MESSAGE_ID: f"{tenant}:{own_id}"})
         if (
@@ -66,25 +66,22 @@ class AlertWriter:
         return not is_stray and self._names.address_of_event(message.subject) == address
 
 
-def id_of(notice: AlertFact) -> str:
+def id_of(fact: AlertFact) -> str:
     """The id of the event; with its time, it stays unique if a receiver loses its state and its numbers."""
-    receiver = notice.receiver.replace(".", ":")
-    return event_id(f"alert:{receiver}:{notice.number}:{round(notice.at * 1000)}", 0, notice.at)
+    receiver = fact.receiver.replace(".", ":")
+    return event_id(f"alert:{receiver}:{fact.number}:{round(fact.at * 1000)}", 0, fact.at)
 
 
-def body_of(notice: AlertFact) -> bytes:
+def body_of(fact: AlertFact) -> bytes:
     """The body of the event, in JSON; the same at each repetition."""
-    members: dict[str, Any] = {
-        "receiver": notice.receiver,
-        "alert": notice.alert,
-        "change": "raised" if isinstance(notice, AlertRaised) else "recovered",
-        "number": notice.number,
-        "at": _instant(notice.at),
-        "since": None if notice.since is None else _instant(notice.since),
-        "why": notice.why,
-    }
+    members: dict[str, Any] = {"receiver": fact.receiver, "alert": fact.alert}
+    match fact:
+        case AlertRaised(since=since):
+            began = None if since is None else instant_text(since)
+            members |= {"change": "raised", "since": began}
+        case AlertRecovered(raised_at=raised_at):
+            members |= {"change": "recovered", "raised_at": instant_text(raised_at)}
+        case _:
+            assert_never(fact)
+    members |= {"number": fact.number, "at": instant_text(fact.at), "why": fact.why}
     return msgspec.json.encode(members)
-
-
-def _instant(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

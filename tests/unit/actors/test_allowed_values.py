@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Meta, Struct
 
-from actors.members.allowed_values import problem
+from actors.allowed_values import problem
 
 
 class Part(Struct, forbid_unknown_fields=True):

@@ -1,0 +1,175 @@
+"""Parsing of a receiver's configuration, as its owner requested it: decoded, bounded and complete.
+
+Every document goes through `parse`, which bounds what it may cost: a node signs, sends and matches by it for
+each event, and must not be held up by it. The command line and the HTTP API are strict (unknown members are
+refused). Nodes are lenient (unknown members, and headers that are never sent, are reported and ignored),
+since a newer tool may have written the bucket.
+"""
+
+import re
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from actors import allowed_values
+from actors.configuration.custom_signature import CustomSignature
+from actors.configuration.policy import SECONDS, AlertSettings, Offline, OldSecret, Policy, Rate, Retry
+from actors.configuration.problems import SECRETS_MAX, further_problems, left_out, too_many
+from actors.errors import InvalidPolicy
+
+NESTED_MAX = 16
+"""Depth of nested objects and arrays; no valid document comes near it."""
+DOCUMENT_MAX = 64 << 10
+"""Bytes of a configuration as it is stored; a larger one is not even decoded."""
+PROBLEMS_SHOWN_MAX = 16
+PROBLEM_LENGTH_MAX = 400
+"""Limits of the problems that are logged, shown and kept: 10,000 would cost more than the document."""
+PERIODS = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": "hour"} | {
+    name: name for name in SECONDS
+}
+"""Spellings of a period after the `/` of a rate."""
+RESERVED = frozenset({
+    "description", "labels", "region", "batch", "filter", "transform", "handshake",
+    "adaptive",
+})  # fmt: skip
+_RATE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*/\s*([a-z]+)\s*\Z")
+_RATE_EXAMPLE = 'write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}'
+_OBJECTS = (
+    ("rate", Rate),
+    ("retry", Retry),
+    ("offline", Offline),
+    ("alerts", AlertSettings),
+    ("signature", CustomSignature),
+)
+"""The members that are objects."""
+
+
+def rate_members(text: str) -> dict[str, Any] | None:
+    """Limit and period of a rate that is written as `10/second`, `10/s` or the like; None for other texts."""
+    match = _RATE.match(text)
+    if match is None or match[2] not in PERIODS:
+        return None
+    return {"limit": float(match[1]), "per": PERIODS[match[2]]}
+
+
+def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
+    """Decode a configuration and return it with its warnings.
+
+    Raises InvalidPolicy, with one sentence for each field that cannot be used. Of many, the first are
+    reported.
+    """
+    if len(raw) > DOCUMENT_MAX:
+        remedy = "shorten it, or make several receivers of it"
+        raise InvalidPolicy([f"configuration: is {len(raw)} bytes, at most {DOCUMENT_MAX}; {remedy}"])
+    members = members_of(raw)
+    unknown = _unknown_members(members)
+    ignored = [_unknown(*each) for each in unknown[:PROBLEMS_SHOWN_MAX]]
+    ignored += [path for path, _ in unknown[PROBLEMS_SHOWN_MAX:]]  # They are only counted.
+    problems: list[str] = []
+    policy = _convert(members, problems)
+    problems += too_many(policy)
+    ignored += [f"headers.{name}: {why}" for name, why in left_out(policy)]
+    problems = [*(ignored if strict else ()), *problems, *further_problems(policy)]
+    if problems:
+        raise InvalidPolicy(_shortened(problems))
+    return policy, _shortened(ignored)
+
+
+def members_of(raw: bytes) -> dict[str, Any]:
+    """The members of a configuration in JSON. Raises InvalidPolicy.
+
+    A document nested so deeply that it can just be decoded could be neither written nor compared afterwards.
+    """
+    try:
+        members: Any = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidPolicy([f"configuration: not valid JSON ({error})"]) from None
+    if not isinstance(members, dict):
+        raise InvalidPolicy(["configuration: must be a JSON object"])
+    if raw.count(b"[") + raw.count(b"{") > NESTED_MAX and not _is_flat(members, NESTED_MAX):
+        raise InvalidPolicy([f"configuration: nested deeper than {NESTED_MAX}; check its brackets"])
+    return members
+
+
+def _is_flat(value: Any, nested_max: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return inner is None or (nested_max > 0 and all(_is_flat(each, nested_max - 1) for each in inner))
+
+
+def _shortened(sentences: list[str]) -> list[str]:
+    """The first of the problems, each cut to a limit, and the number of the others."""
+    shown = [each[:PROBLEM_LENGTH_MAX] for each in sentences[:PROBLEMS_SHOWN_MAX]]
+    more = len(sentences) - len(shown)
+    return [*shown, f"and {more} more of this kind"] if more else shown
+
+
+@cache
+def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Cached lookup: an installation may have tens of thousands of configurations."""
+    return msgspec.structs.fields(struct)
+
+
+@cache
+def _names(struct: type[msgspec.Struct]) -> frozenset[str]:
+    """The names of the members in a document; cached like the fields."""
+    return frozenset(each.encode_name for each in _fields(struct))
+
+
+def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
+    """Convert member by member, so that one answer names every field; a wrong one takes its default."""
+    good: dict[str, Any] = {"url": "https://unknown.invalid"}
+    for each in _fields(Policy):
+        if each.encode_name in members:
+            value = members[each.encode_name]
+            if each.name == "rate" and not isinstance(value, dict | None):
+                if (rate := _rate(value)) is None:
+                    problems.append(f"rate: {_not_a_rate(value)}; {_RATE_EXAMPLE}")
+                    continue
+                value = rate
+            try:
+                good[each.name] = msgspec.convert(value, each.type)
+            except msgspec.ValidationError as error:
+                path, sentence = allowed_values.problem(error, each.type)
+                problems.append(f"{each.encode_name}{_with_header(path, value)}: {sentence}")
+        elif each.required:
+            problems.append(f"{each.encode_name}: required, but missing")
+    return Policy(**good)
+
+
+def _with_header(path: str, value: Any) -> str:
+    """The path of a problem, with the name of the header whose value is no text: the decoder hides it."""
+    if not path.startswith("[...]"):
+        return path
+    odd = next(name for name, content in value.items() if not isinstance(content, str))
+    return f".{odd[:64]}"
+
+
+def _rate(value: Any) -> dict[str, Any] | None:
+    """The members of a rate that is written as a text; None for anything else."""
+    return rate_members(value) if isinstance(value, str) else None
+
+
+def _not_a_rate(value: Any) -> str:
+    return f"{value[:40]!r} is not a rate" if isinstance(value, str) else "not a rate"
+
+
+def _unknown_members(members: dict[str, Any]) -> list[tuple[str, frozenset[str]]]:
+    """The paths of the unknown members, each with the names that are known there."""
+    places: list[tuple[str, Any, type[msgspec.Struct]]] = [("", members, Policy)]
+    for name, struct in _OBJECTS:
+        places.append((f"{name}.", members.get(name), struct))
+    old_secrets = members.get("old_secrets")
+    for i, old in enumerate(old_secrets[:SECRETS_MAX] if isinstance(old_secrets, list) else []):
+        places.append((f"old_secrets[{i}].", old, OldSecret))
+    return [
+        (path + name, _names(struct))
+        for path, inner, struct in places if isinstance(inner, dict)
+        for name in inner if name not in _names(struct)
+    ]  # fmt: skip
+
+
+def _unknown(path: str, known: frozenset[str]) -> str:
+    if path in RESERVED:
+        return f"{path}: reserved for a later version"
+    return f"{path}: {allowed_values.unknown_member(path.rpartition('.')[2], known)}"

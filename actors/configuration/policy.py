@@ -1,0 +1,134 @@
+"""A receiver's configuration: its members, their types, bounds and defaults."""
+
+import math
+from datetime import datetime
+from functools import lru_cache
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import asdict, replace
+
+from actors.configuration.custom_signature import CustomSignature
+
+AGE_MAX_S = 432000.0
+"""The longest time that any configuration lets an event wait."""
+SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
+DEFAULT_PROXY = "default"
+"""The proxy of receivers that name none: the profile of that name, or no proxy where there is none."""
+_NO_HEADERS: dict[str, str] = {}
+"""The headers of all policies without any; no policy is ever changed."""
+
+
+class Rate(Struct, frozen=True, kw_only=True, gc=False):
+    """A rate limit: `limit` attempts per `per`, at most `burst` at once (by default one second's worth)."""
+
+    limit: Annotated[float, Meta(ge=1e-6, le=1e6)]
+    per: Literal["second", "minute", "hour"] = "second"
+    burst: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+    @property
+    def per_second(self) -> float:
+        """Tokens per second."""
+        return self.limit / SECONDS[self.per]
+
+    @property
+    def burst_max(self) -> int:
+        """The number of attempts that may start at once."""
+        return self.burst or max(1, math.ceil(self.per_second))
+
+
+class Retry(Struct, frozen=True, kw_only=True, gc=False):
+    """The rules for retrying a failed delivery, and for giving it up."""
+
+    base_s: Annotated[float, Meta(ge=0.05, le=86400)] = 2
+    cap_s: Annotated[float, Meta(ge=0.05, le=432000)] = 3600
+    max_age_s: Annotated[float, Meta(ge=60, le=AGE_MAX_S)] = 172800
+    max_attempts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    rejected_attempts: Annotated[int, Meta(ge=1, le=1000)] = 5
+
+
+class Offline(Struct, frozen=True, kw_only=True, gc=False):
+    """Times without a success after which a receiver counts as offline, and as disabled."""
+
+    after_s: Annotated[float, Meta(ge=1, le=864000)] = 300
+    disable_after_s: Annotated[float, Meta(ge=60, le=8640000)] = 432000
+
+
+class AlertSettings(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The limits of alerts about a receiver that a person has set; None: not set."""
+
+    failing_after_s: Annotated[float, Meta(ge=1, le=864000)] | None = None
+    behind_percent: Annotated[int, Meta(ge=1, le=100)] | None = None
+    behind_after_s: Annotated[float, Meta(ge=1, le=AGE_MAX_S)] | None = None
+    dead_letters_quiet_s: Annotated[float, Meta(ge=1, le=864000)] | None = None
+    interval_s: Annotated[float, Meta(ge=1, le=864000)] | None = None
+
+
+class AlertLimits(Struct, frozen=True, kw_only=True, gc=False):
+    """The limits of alerts about a receiver.
+
+    - `failing_after_s`: time without a success after which it is failing.
+    - `behind_percent`, `behind_after_s`: it is behind if so much of its `backlog_max` is used, or if its
+      oldest event is that old; no longer once it is below the half of both.
+    - `dead_letters_quiet_s`: time without another dead letter after which the alert about them is over.
+    - `interval_s`: time from one alert to the next of the same kind, at least.
+    """
+
+    failing_after_s: float = 60
+    behind_percent: int = 80
+    behind_after_s: float = 3600
+    dead_letters_quiet_s: float = 3600
+    interval_s: float = 300
+
+
+USUAL_LIMITS = AlertLimits()
+NO_ALERT_SETTINGS = AlertSettings()
+
+
+@lru_cache(maxsize=256)
+def alert_limits(*settings: AlertSettings) -> AlertLimits:
+    """The limits by these settings, the first of which that sets one decides about it.
+
+    Cached: most receivers have the same.
+    """
+    found = USUAL_LIMITS
+    for each in reversed(settings):
+        found = replace(found, **{name: value for name, value in asdict(each).items() if value is not None})
+    return found
+
+
+class OldSecret(Struct, frozen=True, kw_only=True, gc=False):
+    """A secret that signs in addition to the newer ones, until a given time. Its repr shows nothing."""
+
+    secret: str
+    until: Annotated[datetime, Meta(tz=True)]
+
+    def __repr__(self) -> str:
+        return "OldSecret(…)"
+
+
+class Policy(Struct, frozen=True, kw_only=True, gc=False):
+    """One receiver's configuration with all defaults filled in. Its repr shows nothing: it holds secrets."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=4096)]
+    events: tuple[str, ...] = (">",)
+    secrets: tuple[str, ...] = ()
+    old_secrets: tuple[OldSecret, ...] = ()
+    order: Literal["strict", "relaxed"] = "strict"
+    rate: Rate | None = None
+    concurrency: Annotated[int, Meta(ge=1, le=256)] = 8
+    timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 15
+    retry: Retry = Retry()
+    offline: Offline = Offline()
+    dedup_window: Annotated[int, Meta(ge=16, le=4096)] = 256
+    backlog_max: Annotated[int, Meta(ge=1)] = 1_000_000
+    headers: dict[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    format: Literal["raw", "envelope", "cloudevents", "cloudevents-structured"] = "raw"
+    signature: CustomSignature | None = None
+    proxy: str | None = DEFAULT_PROXY
+    tls: str | None = None
+    paused: bool = False
+    alerts: AlertSettings = NO_ALERT_SETTINGS
+
+    def __repr__(self) -> str:
+        return "Policy(…)"

@@ -1,0 +1,176 @@
+"""Problems of a configuration that no type can express: too many, too long, ill formed, or never sent.
+
+Each problem is a sentence that begins with its member and ends with the remedy.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from urllib.parse import urlsplit
+
+from actors.configuration.custom_signature import signature_problems
+from actors.configuration.policy import Policy
+from actors.configuration.signing_secrets import secret_key
+
+SECRETS_MAX = 8
+HEADERS_MAX = 64
+HEADERS_LENGTH_MAX = 16 << 10
+"""Characters of all header names and values together."""
+PATTERNS_MAX = 256
+PATTERN_LENGTH_MAX = 200
+WILDCARDS_MAX = 4
+"""Number of `*` that a pattern may contain: each multiplies the paths on which a type is searched."""
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}\Z")
+_PROFILE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_SPACE_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,4096}\Z")
+_OWN_HEADER_PREFIXES = ("webhook-", "angarium-")
+_HOP_BY_HOP = frozenset({"host", "content-length", "transfer-encoding", "connection", "te"})
+_CONTENT = frozenset({"content-type", "traceparent", "tracestate", "user-agent"})
+# RFC 9110, 7.6.1: they concern the connection, which Angarium manages. `expect` would make it wait for a 100.
+_CONNECTION = frozenset({
+    "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "trailer",
+    "upgrade",
+})  # fmt: skip
+_TOKEN = r"(?:[A-Za-z0-9_-]+|\*)"
+_WILDCARD = re.compile(rf"(?:{_TOKEN}(?:\.{_TOKEN}){{0,15}}|{_TOKEN}(?:\.{_TOKEN}){{0,14}}\.>|>)\Z")
+
+
+def too_many(policy: Policy) -> Iterator[str]:
+    """Yield a problem for each member over its limit."""
+    if (count := len(policy.secrets)) > SECRETS_MAX:
+        yield f"secrets: {count} of them, at most {SECRETS_MAX}; leave out the oldest, which come last"
+    elif (count := count + len(policy.old_secrets)) > SECRETS_MAX:
+        yield f"old_secrets: {count} together with secrets, at most {SECRETS_MAX}; leave out the oldest"
+    if (count := len(policy.headers)) > HEADERS_MAX:
+        yield f"headers: {count} of them, at most {HEADERS_MAX}; leave some out"
+    length = sum(len(name) + len(value) for name, value in policy.headers.items())
+    if length > HEADERS_LENGTH_MAX:
+        yield f"headers: {length} characters of names and values, at most {HEADERS_LENGTH_MAX}; shorten them"
+    if (count := len(policy.events)) > PATTERNS_MAX:
+        remedy = "a wildcard (order.*, order.>) stands for many"
+        yield f"events: {count} patterns, at most {PATTERNS_MAX}; {remedy}"
+
+
+def further_problems(policy: Policy) -> list[str]:
+    """Yield the problems that no type can express."""
+    problems = [*_url_problems(policy.url), *_header_problems(policy.headers)]
+    problems += [f"signature.{each}" for each in _signature_problems(policy)]
+    if policy.retry.cap_s < policy.retry.base_s:
+        problems.append("retry.cap_s: must not be below retry.base_s")
+    for member, name in (("proxy", policy.proxy), ("tls", policy.tls)):
+        if name is not None and not is_profile_name(name):
+            problems.append(f"{member}: must be the name of a profile, 1 to 64 of A-Z a-z 0-9 _ -, or null")
+    for i, secret in enumerate(policy.secrets[:SECRETS_MAX]):
+        if isinstance(why := secret_key(secret), str):
+            problems.append(f"secrets[{i}]: {why}")
+    for i, old in enumerate(policy.old_secrets[:SECRETS_MAX]):
+        if isinstance(why := secret_key(old.secret), str):
+            problems.append(f"old_secrets[{i}].secret: {why}")
+    for i, pattern in enumerate(policy.events[:PATTERNS_MAX]):
+        if not is_pattern(pattern):
+            problems.append(f"events[{i}]: not a NATS wildcard over event types, such as order.* or order.>")
+        elif (count := pattern.count("*")) > WILDCARDS_MAX:
+            remedy = "write out more tokens, or end it with > (order.>)"
+            problems.append(f"events[{i}]: {count} tokens are *, at most {WILDCARDS_MAX}; {remedy}")
+    return problems
+
+
+def is_pattern(text: str) -> bool:
+    """True for a NATS wildcard over event types."""
+    return len(text) <= PATTERN_LENGTH_MAX and _WILDCARD.match(text) is not None
+
+
+def is_profile_name(text: str) -> bool:
+    """True for a name that a profile of proxies or TLS can have."""
+    return _PROFILE.match(text) is not None
+
+
+def _url_problems(url: str) -> list[str]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        # The message of urllib is not used: it repeats user, password and the text in place of the port.
+        return ["url: not well formed; write it as https://host[:port]/path"]
+    if parts.scheme not in ("http", "https"):
+        return ["url: must begin with https:// (or http:// if the operator allows it)"]
+    if not parts.hostname:
+        return ["url: has no host"]
+    if "@" in parts.netloc:
+        return ["url: must not contain a user or password; put credentials into headers"]
+    if _SPACE_OR_CONTROL.search(url):
+        return ["url: must not contain spaces or control characters; percent-encode them"]
+    return ["url: port 0 cannot be used"] if port == 0 else []
+
+
+def _signature_problems(policy: Policy) -> Iterator[str]:
+    """Yield what is wrong with the custom signature, each problem with its member."""
+    signature = policy.signature
+    if signature is None:
+        return
+    yield from signature_problems(signature)
+    taken = {name.lower() for name in policy.headers}
+    for member, name in (("header", signature.header), ("timestamp_header", signature.timestamp_header)):
+        if name is None:
+            continue
+        if not _HEADER_NAME.match(name):
+            yield f"{member}: {name[:64]!r} is not an HTTP header name"
+        elif _is_ours(name.lower(), policy.format):
+            yield f"{member}: {name} is set by Angarium itself, or a header of the connection; choose another"
+        elif name.lower() in taken:
+            yield f"{member}: {name} is given twice; choose another, or leave it out of headers"
+        taken.add(name.lower())
+    if signature.secret is None:
+        newest = secret_key(policy.secrets[0]) if policy.secrets else "missing"
+        if not isinstance(newest, str) and newest.kind == "ed25519":
+            yield "secret: missing, and the newest of secrets is no HMAC key; give the key to sign with"
+        elif not policy.secrets:
+            yield "secret: missing, and there are no secrets; give the key to sign with"
+
+
+def is_sent(header: str, policy: Policy) -> bool:
+    """True if a receiver's own header is sent: it is not if it would repeat or replace one of Angarium's."""
+    name, signature = header.lower(), policy.signature
+    if signature is not None and name in map(str.lower, signature.headers):
+        return False
+    return not _is_ours(name, policy.format)
+
+
+def _is_ours(name: str, body_format: str) -> bool:
+    """True for a header (in lower case) that no receiver may choose."""
+    if name.startswith(_OWN_HEADER_PREFIXES) or _is_attribute(name, body_format):
+        return True
+    return name in _HOP_BY_HOP | _CONTENT | _CONNECTION
+
+
+def _is_attribute(name: str, body_format: str) -> bool:
+    """True for a header (in lower case) of that format."""
+    return body_format == "cloudevents" and name.startswith("ce-")
+
+
+def left_out(policy: Policy) -> Iterator[tuple[str, str]]:
+    """Yield the headers that would not be sent, and why."""
+    seen: set[str] = set()
+    for name in islice(policy.headers, HEADERS_MAX):
+        if name.lower() in seen:
+            yield name, "given twice (case does not matter); leave one out, or only the first is sent"
+        seen.add(name.lower())
+        if name.lower() in _CONTENT:
+            yield name, "is set from the event or by Angarium, and would not be sent; leave it out"
+        elif name.lower() in _CONNECTION:
+            yield name, "is a header of the connection, and would not be sent; leave it out"
+        elif _is_attribute(name.lower(), policy.format):
+            yield name, "belongs to the format cloudevents, and would not be sent; leave it out"
+
+
+def _header_problems(headers: dict[str, str]) -> list[str]:
+    problems = []
+    for name, value in islice(headers.items(), HEADERS_MAX):
+        if not _HEADER_NAME.match(name):
+            problems.append(f"headers: {name[:64]!r} is not an HTTP header name")
+        elif name.lower().startswith(_OWN_HEADER_PREFIXES) or name.lower() in _HOP_BY_HOP:
+            problems.append(f"headers.{name}: set by Angarium itself; leave it out")
+        elif not _HEADER_VALUE.match(value):
+            problems.append(f"headers.{name}: no CR, LF or control characters, 4096 characters at most")
+    return problems

@@ -1,1 +1,0 @@
-"""Events about alerts: how a node publishes them. Read `alert_events`, its only file."""

@@ -1,1 +1,0 @@
-"""Members of a receiver's configuration that have rules of their own."""
