@@ -1,0 +1,85 @@
+"""Middleware for ASGI applications (Starlette, FastAPI, Litestar, Quart, …).
+
+The application gets genuine deliveries only, and finds each in `scope["angarium.delivery"]`; the body can be
+read again as usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, MutableMapping
+from typing import Any, Callable
+
+from angarium_receiver.receiver import BODY_MAX, Answer, Receiver
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class AngariumMiddleware:
+    """Lets genuine deliveries pass to the application, and answers everything else at `path` itself.
+
+    Requests to other paths pass unchanged. `body_max`: bytes of a body that are read; a longer one gets 413.
+    """
+
+    def __init__(
+        self, app: Application, receiver: Receiver, path: str = "/", *, body_max: int = BODY_MAX
+    ) -> None:
+        self._app = app
+        self._receiver = receiver
+        self._path = path
+        self._body_max = body_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection, as ASGI has it."""
+        if scope["type"] != "http" or scope["path"] != self._path:
+            await self._app(scope, receive, send)
+            return
+        parts: list[bytes] = []
+        length, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            part = message.get("body", b"")
+            length += len(part)
+            if length > self._body_max:
+                await _send(send, Answer(413))
+                return
+            parts.append(part)
+            more = message.get("more_body", False)
+        body = b"".join(parts)
+        found = self._receiver.receive(scope["method"], _headers(scope), body)
+        if isinstance(found, Answer):
+            await _send(send, found)
+            return
+        delivery, unread = found, True
+
+        async def receive_again() -> Message:
+            nonlocal unread
+            if unread:
+                unread = False
+                return {"type": "http.request", "body": body, "more_body": False}
+            return await receive()
+
+        async def send_and_note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._receiver.done(delivery, message["status"])
+            await send(message)
+
+        await self._app({**scope, "angarium.delivery": delivery}, receive_again, send_and_note)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    headers = {"content-length": str(len(answer.body)), **answer.headers}
+    if answer.status == 204:
+        del headers["content-length"]
+    pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -1,0 +1,178 @@
+"""The numbers of the events that were handled: tells repeats and gaps, in strict and in relaxed order.
+
+Angarium numbers a receiver's events 1, 2, 3 … It sends one again under the same number if an answer was lost,
+perhaps hours later. A number that never comes belongs to an event that was given up, or skipped by an operator.
+What was handled is kept as ranges, so it takes little room: one range, and one more for each gap.
+
+Use one object for each receiver, with a name of its own if several share a database.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+RANGES_MAX = 100_000
+"""Ranges that are kept in memory; beyond, the numbers of the lowest gap count as handled."""
+
+Range = tuple[int, int]
+"""The first and the last number."""
+
+
+class InProgress(Exception):
+    """The event is being handled by another request, for which Angarium no longer waits. Answer 503."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What is known of the events of a request when it arrives.
+
+    - `new`: the numbers that were not handled yet, in order; none if the request is a repeat.
+    - `missing`: how many numbers between the greatest so far and these did not come; in relaxed order some
+      may still come. 0 for the first request of all: the program may be younger than its receiver.
+    """
+
+    new: tuple[int, ...]
+    missing: int
+
+    @property
+    def is_repeat(self) -> bool:
+        """True if all of it was handled before."""
+        return not self.new
+
+
+class Numbers(ABC):
+    """The numbers of one receiver that were handled."""
+
+    @abstractmethod
+    def look(self, first: int, last: int) -> Arrival:
+        """What is known of these numbers; changes nothing."""
+
+    @abstractmethod
+    def handling(self, first: int, last: int) -> AbstractContextManager[Arrival]:
+        """What is known of these numbers, while the work is done; then they are handled, unless it raises."""
+
+
+class MemoryNumbers(Numbers):
+    """Numbers in memory: after a restart, repeats look new. Threads may share it.
+
+    `handling` raises InProgress if one of the numbers is being handled.
+    """
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self._in_progress: set[int] = set()
+        self._lock = threading.Lock()
+
+    def look(self, first: int, last: int) -> Arrival:
+        """See `Numbers`."""
+        with self._lock:
+            return self._look(first, last)
+
+    @contextmanager
+    def handling(self, first: int, last: int) -> Iterator[Arrival]:
+        """See `Numbers`."""
+        numbers = set(range(first, last + 1))
+        with self._lock:
+            if numbers & self._in_progress:
+                raise InProgress(f"{first} to {last}")
+            arrival = self._look(first, last)
+            self._in_progress |= numbers
+        try:
+            yield arrival
+            with self._lock:
+                self._add(first, last)
+        finally:
+            with self._lock:
+                self._in_progress -= numbers
+
+    def _look(self, first: int, last: int) -> Arrival:
+        low, high = self._around(first, last)
+        ranges = list(zip(self._firsts[low:high], self._lasts[low:high]))
+        return _arrival(first, last, ranges, self._lasts[-1] if self._lasts else 0)
+
+    def _add(self, first: int, last: int) -> None:
+        low, high = self._around(first, last)
+        if low < high:
+            first, last = min(first, self._firsts[low]), max(last, self._lasts[high - 1])
+        self._firsts[low:high], self._lasts[low:high] = [first], [last]
+        if len(self._firsts) > RANGES_MAX:
+            del self._firsts[1], self._lasts[0]
+
+    def _around(self, first: int, last: int) -> Range:
+        """Where the ranges are that touch these numbers."""
+        return bisect_left(self._lasts, first - 1), bisect_right(self._firsts, last + 1)
+
+
+class SqliteNumbers(Numbers):
+    """Numbers in a table `angarium_numbers` of a SQLite database.
+
+    With `handling`, work that writes through the same connection is in one transaction with the numbers: each
+    event is handled exactly once, over any crash. Another connection waits meanwhile. The connection is the
+    caller's, and so are its threads; no transaction may be open on it.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, name: str = "") -> None:
+        self._connection = connection
+        self._name = name
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS angarium_numbers (receiver TEXT NOT NULL, first INTEGER NOT NULL,"
+            " last INTEGER NOT NULL, PRIMARY KEY (receiver, first)) WITHOUT ROWID"
+        )
+        connection.commit()
+
+    def look(self, first: int, last: int) -> Arrival:
+        """See `Numbers`."""
+        newest = self._connection.execute(
+            "SELECT last FROM angarium_numbers WHERE receiver = ? ORDER BY first DESC LIMIT 1", (self._name,)
+        ).fetchone()
+        return _arrival(first, last, self._around(first, last), newest[0] if newest else 0)
+
+    @contextmanager
+    def handling(self, first: int, last: int) -> Iterator[Arrival]:
+        """See `Numbers`: a transaction, which is rolled back if the work raises."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.look(first, last)
+            self._add(first, last)
+        except BaseException:
+            self._connection.rollback()
+            raise
+        self._connection.commit()
+
+    def _add(self, first: int, last: int) -> None:
+        ranges = self._around(first, last)
+        self._connection.executemany(
+            "DELETE FROM angarium_numbers WHERE receiver = ? AND first = ?",
+            [(self._name, each[0]) for each in ranges],
+        )
+        lowest = min([first, *(each[0] for each in ranges)])
+        highest = max([last, *(each[1] for each in ranges)])
+        self._connection.execute(
+            "INSERT INTO angarium_numbers VALUES (?, ?, ?)", (self._name, lowest, highest)
+        )
+
+    def _around(self, first: int, last: int) -> list[Range]:
+        """The ranges that touch these numbers: the one that begins before them, and those within."""
+        before = self._connection.execute(
+            "SELECT first, last FROM angarium_numbers WHERE receiver = ? AND first < ?"
+            " ORDER BY first DESC LIMIT 1",
+            (self._name, first),
+        ).fetchall()
+        within = self._connection.execute(
+            "SELECT first, last FROM angarium_numbers WHERE receiver = ? AND first BETWEEN ? AND ?",
+            (self._name, first, last + 1),
+        ).fetchall()
+        return [each for each in before if each[1] >= first - 1] + within
+
+
+def _arrival(first: int, last: int, ranges: list[Range], greatest: int) -> Arrival:
+    handled = [number for low, high in ranges for number in range(max(low, first), min(high, last) + 1)]
+    new = sorted(set(range(first, last + 1)).difference(handled))
+    return Arrival(tuple(new), max(first - greatest - 1, 0) if greatest else 0)

@@ -1,0 +1,132 @@
+"""Bounded queues: the receiver answers 202 as soon as a delivery is in, and the work is done afterwards.
+
+`MemoryQueue` loses what is in it when the process ends, and Angarium does not send that again: it was
+answered. `SqliteQueue` keeps it, and gives it to the next process.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sqlite3
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import asdict
+from typing import Callable
+
+from angarium_receiver.verification import Delivery
+
+
+class Queue(ABC):
+    """Deliveries that were answered and wait for their work."""
+
+    @abstractmethod
+    def put(self, delivery: Delivery) -> bool:
+        """Take a delivery; False if the queue is full. If it is there already, that is True as well."""
+
+    @abstractmethod
+    def work_one(self, work: Callable[[Delivery], object], timeout_s: float | None = None) -> bool:
+        """Do the work of the oldest delivery, which leaves the queue unless that raises.
+
+        Waits for one, at most `timeout_s`; False if there was none.
+        """
+
+
+class MemoryQueue(Queue):
+    """A queue in memory, of at most `length` deliveries."""
+
+    def __init__(self, length: int) -> None:
+        if length < 1:
+            raise ValueError("a queue must have room for one")
+        self._queue: queue.Queue[Delivery] = queue.Queue(length)
+        self._again: queue.Queue[Delivery] = queue.Queue()
+        self._turn = threading.Lock()
+
+    def put(self, delivery: Delivery) -> bool:
+        """See `Queue`."""
+        try:
+            self._queue.put_nowait(delivery)
+        except queue.Full:
+            return False
+        return True
+
+    def work_one(self, work: Callable[[Delivery], object], timeout_s: float | None = None) -> bool:
+        """See `Queue`. One thread works at a time, so the order stays."""
+        with self._turn:
+            try:
+                delivery = self._again.get_nowait()
+            except queue.Empty:
+                try:
+                    delivery = self._queue.get(timeout=timeout_s)
+                except queue.Empty:
+                    return False
+            try:
+                work(delivery)
+            except BaseException:
+                self._again.put(delivery)
+                raise
+            return True
+
+
+class SqliteQueue(Queue):
+    """A queue in a SQLite file, of at most `length` deliveries; it outlives the process.
+
+    A delivery that is in the queue is not taken a second time. One that has left it is: let the work use
+    `SqliteNumbers`.
+    """
+
+    def __init__(self, path: str, length: int) -> None:
+        if length < 1:
+            raise ValueError("a queue must have room for one")
+        self._length = length
+        self._changed = threading.Condition()
+        self._turn = threading.Lock()
+        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS angarium_queue"
+            " (place INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, delivery TEXT, body BLOB)"
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def put(self, delivery: Delivery) -> bool:
+        """See `Queue`. It is on disk when this returns True."""
+        members = asdict(delivery)
+        body = members.pop("body")
+        with self._changed:
+            known = self._connection.execute(
+                "SELECT 1 FROM angarium_queue WHERE id = ?", (delivery.id,)
+            ).fetchone()
+            if known:
+                return True
+            (count,) = self._connection.execute("SELECT count(*) FROM angarium_queue").fetchone()
+            if count >= self._length:
+                return False
+            self._connection.execute(
+                "INSERT INTO angarium_queue (id, delivery, body) VALUES (?, ?, ?)",
+                (delivery.id, json.dumps(members), body),
+            )
+            self._changed.notify()
+            return True
+
+    def work_one(self, work: Callable[[Delivery], object], timeout_s: float | None = None) -> bool:
+        """See `Queue`. One thread works at a time. If the process dies meanwhile, the work is done again."""
+        with self._turn:
+            with self._changed:
+                row = self._changed.wait_for(self._oldest, timeout_s)
+            if row is None:
+                return False
+            place, members, body = row
+            work(Delivery(body=body, **json.loads(members)))
+            with self._changed:
+                self._connection.execute("DELETE FROM angarium_queue WHERE place = ?", (place,))
+            return True
+
+    def _oldest(self) -> tuple[int, str, bytes] | None:
+        found: tuple[int, str, bytes] | None = self._connection.execute(
+            "SELECT place, delivery, body FROM angarium_queue ORDER BY place LIMIT 1"
+        ).fetchone()
+        return found

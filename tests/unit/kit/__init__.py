@@ -1,0 +1,1 @@
+"""The receiver's kit: `kit/angarium_receiver`, without a sender."""
