@@ -80,17 +80,17 @@ chaos: .venv/ready
 	.venv/bin/pytest -q tests/e2e/chaos -o faulthandler_timeout=900
 
 # Made anew whenever pyproject.toml changes.
-.venv/ready: pyproject.toml
+.venv/ready: pyproject.toml kit/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Angarium needs Python 3.11 or newer, $(PYTHON) is not: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) has no venv: apt install python3-venv, or make PYTHON=…" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check --editable '.[embedded,dev]'
+	.venv/bin/pip install --quiet --disable-pip-version-check --editable '.[embedded,dev]' --editable ./kit
 	@touch $@
 
 .PRECIOUS: .venv-%/ready
 .venv-%/ready: pyproject.toml
 	$$(.ci/pythons $*) -m venv .venv-$*
-	.venv-$*/bin/pip install --quiet --disable-pip-version-check --editable '.[embedded,dev]'
+	.venv-$*/bin/pip install --quiet --disable-pip-version-check --editable '.[embedded,dev]' --editable ./kit
 	@touch $@

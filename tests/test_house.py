@@ -38,7 +38,7 @@ from tests.house.imports import (
     the_core_is_pure,
 )
 from tests.house.layers import LAYERS
-from tests.house.module import OURS, PACKAGES, ROOT, Module, modules
+from tests.house.module import KIT, OURS, PACKAGES, ROOT, Module, modules
 from tests.house.sizes_and_names import (
     ENTRIES_MAX,
     FILES_MAX,
@@ -90,6 +90,29 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_house_keeps(rule: Callable[[Module], Iterator[str]]) -> None:
     broken = [f"{module.name}: {what}" for module in modules() for what in rule(module)]
+    assert not broken, "\n" + "\n".join(broken)
+
+
+KIT_RULES = (
+    files_are_short,
+    functions_are_short,
+    lines_are_short,
+    names_say_something,
+    modules_introduce_themselves,
+    folders_say_what_to_read_first,
+    first_lines_say_what_it_is,
+    first_lines_are_whole,
+    words_are_usual,
+    numbers_say_what_they_bound,
+    nothing_is_swallowed,
+    nothing_is_left_for_later,
+)
+"""The rules for the kit, which is for older Pythons, and stands alone."""
+
+
+@pytest.mark.parametrize("rule", KIT_RULES, ids=lambda rule: rule.__name__)
+def test_the_kit_keeps(rule: Callable[[Module], Iterator[str]]) -> None:
+    broken = [f"{module.name}: {what}" for module in modules(KIT) for what in rule(module)]
     assert not broken, "\n" + "\n".join(broken)
 
 

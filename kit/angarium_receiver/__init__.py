@@ -8,13 +8,14 @@ Everything is a plain function or a small class without dependencies, and works 
 - `answer_challenge`, `consent`: the handshake.
 - `MemoryQueue`, `SqliteQueue`: answer first, work later.
 
-`Receiver` puts them together; `angarium_receiver.asgi` and `angarium_receiver.wsgi` make middleware of it.
+Read `receiver` first: `Receiver` puts them together. `angarium_receiver.asgi` and `angarium_receiver.wsgi` make
+middleware of it.
 """
 
+from angarium_receiver.handled_numbers import Arrival, InProgress, MemoryNumbers, Numbers, SqliteNumbers
 from angarium_receiver.handshake import answer_challenge, consent
 from angarium_receiver.keys import InvalidKey, Key, parse_key
 from angarium_receiver.limiters import FixedWindow, LeakyBucket, Limiter, SlidingWindow, TokenBucket, Verdict
-from angarium_receiver.numbers import Arrival, InProgress, MemoryNumbers, Numbers, SqliteNumbers
 from angarium_receiver.queues import MemoryQueue, Queue, SqliteQueue
 from angarium_receiver.receiver import Answer, Receiver
 from angarium_receiver.verification import Delivery, VerificationError, verify

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Callable
 
+from angarium_receiver.handled_numbers import Numbers
 from angarium_receiver.handshake import answer_challenge, consent
 from angarium_receiver.keys import HmacKey, parse_key
 from angarium_receiver.limiters import Limiter
-from angarium_receiver.numbers import Numbers
 from angarium_receiver.queues import Queue
 from angarium_receiver.verification import Delivery, VerificationError, verify
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from angarium_receiver.keys import Key
 
-TOLERANCE_S = 300.0
+TIMESTAMP_TOLERANCE_S = 300.0
 """Largest error of the timestamp, either way (Standard Webhooks)."""
 SIGNATURES_MAX = 32
 """Signatures of a header that are tried; Angarium makes one for each secret, 8 at most."""
@@ -34,7 +34,7 @@ class Delivery:
     - `id`: of the event, or of the batch; the same on every attempt.
     - `first`, `last`: the numbers of its events, the same for one event; None for a ping.
     - `type`: of the event. `attempt`: 1, 2, 3 …
-    - `again`: not empty if somebody had the event sent again (`angarium-again`).
+    - `again`: not empty if an operator had the event sent again (`angarium-again`).
     """
 
     id: str
@@ -68,7 +68,7 @@ def verify(headers: Mapping[str, str], body: bytes, keys: Sequence[Key], now: fl
     if not _NUMBER.match(timestamp):
         raise VerificationError("no usable webhook-timestamp")
     _check("webhook-signature", lower, f"{event_id}.{timestamp}.".encode() + body, keys)
-    if abs(now - int(timestamp)) > TOLERANCE_S:
+    if abs(now - int(timestamp)) > TIMESTAMP_TOLERANCE_S:
         raise VerificationError(f"webhook-timestamp is {now - int(timestamp):.0f} s old")
     first = last = None
     if "angarium-sequence" in lower:
@@ -101,7 +101,7 @@ def _check(name: str, headers: Mapping[str, str], content: bytes, keys: Sequence
         try:
             signature = base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError):
-            continue  # Another scheme's signature may stand beside ours.
+            continue  # A signature of another scheme.
         if any(key.version == version and key.verify(signature, content) for key in keys):
             return
     raise VerificationError(f"{name} is wrong")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("actors", "streams", "angarium", "tests")
+KIT = ("kit",)
 OURS = frozenset(PACKAGES[:3])
 
 
@@ -28,10 +29,10 @@ class Module:
 
 
 @cache
-def modules() -> list[Module]:
+def modules(packages: tuple[str, ...] = PACKAGES) -> list[Module]:
     return [
         Module(".".join(path.relative_to(ROOT).with_suffix("").parts), path.read_text(encoding="utf-8"))
-        for package in PACKAGES
+        for package in packages
         for path in sorted((ROOT / package).rglob("*.py"))
     ]
 

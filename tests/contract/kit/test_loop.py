@@ -144,7 +144,7 @@ async def test_a_repeat_is_done_once(loop: Loop, kind: str) -> None:
     assert shop.orders == [{"order": 1}, {"order": 2}, {"order": 3}]
 
 
-async def test_a_limit_tells_the_sender_when_to_come_back(loop: Loop, kind: str) -> None:
+async def test_the_sender_learns_from_a_limit_when_to_come_back(loop: Loop, kind: str) -> None:
     limited = Receiver(SECRET, limiter=FixedWindow(1, 60.0), ticks=lambda: 90.0)
     shop = await serve(loop, kind, limited)
     assert (await loop.send(shop, 1)).status == 200
@@ -153,7 +153,7 @@ async def test_a_limit_tells_the_sender_when_to_come_back(loop: Loop, kind: str)
     assert refused.header("ratelimit") == '"default";r=0;t=30'
 
 
-async def test_a_full_queue_tells_the_sender_to_wait(loop: Loop, kind: str) -> None:
+async def test_the_sender_learns_from_a_full_queue_to_wait(loop: Loop, kind: str) -> None:
     queue = MemoryQueue(1)
     shop = await serve(loop, kind, Receiver(SECRET, queue=queue))
     assert [(await loop.send(shop, number)).status for number in (1, 2)] == [202, 503]

@@ -6,6 +6,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.support.processes import wheel
+from tests.support.processes.commands import ROOT
 
 FLOORS = ("actors", "streams", "angarium")
 
@@ -22,3 +23,17 @@ def test_the_wheel_holds_the_three_packages_with_their_types_and_nothing_else(bu
     assert {"angarium/demo/payloads/payloads.jsonl", "angarium/demo/payloads/README.md"} <= set(names)
     kinds = {Path(name).suffix for name in names if ".dist-info" not in name}
     assert kinds == {".py", ".typed", ".jsonl", ".md"}
+
+
+def test_the_wheel_of_the_kit_needs_nothing_and_has_types(tmp_path: Path) -> None:
+    built = wheel.build(tmp_path, ROOT / "kit")
+    with ZipFile(built) as archive:
+        names = set(archive.namelist())
+        metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
+    assert {name.split("/")[0] for name in names} == {
+        "angarium_receiver",
+        built.name.split("-py3")[0] + ".dist-info",
+    }
+    assert "angarium_receiver/py.typed" in names
+    assert "Requires-Dist" not in metadata
+    assert "Requires-Python: >=3.9" in metadata

@@ -28,11 +28,13 @@ from tests.support.processes.commands import FORKS, PATIENCE_S, ROOT
 from tests.support.processes.forks import SHORTENED, Forked
 from tests.support.processes.nats_cli import NATS
 
-NATS_PORT, API_PORT, RECEIVER_PORT, *OTHER_PORTS = "4222", "8080", "9000", "9001", "9002"
+NATS_PORT, API_PORT, RECEIVER_PORT, *OTHER_PORTS = "4222", "8080", "9000", "9001", "9002", "9003"
 LOOK_S, LOOK_MAX_S = 0.05, 1.0
 ANY = "…"
 
-_STAYS = re.compile(r"(angarium (dev|listen|node)|python receiver\.py|node receiver\.mjs|\./receiver)\b")
+_STAYS = re.compile(
+    r"(angarium (dev|listen|node)|python (kit_)?receiver\.py|node receiver\.mjs|\./receiver)\b"
+)
 _READY = re.compile(r"ready: |listening on ")
 _LOOKS = re.compile(
     r"angarium (inspect|doctor|receiver list|event|attempts|history|audit|top)\b|angarium fleet( --shards)?$"

@@ -16,9 +16,9 @@ from tests.support.processes.commands import ROOT
 EXTRA = "embedded"
 
 
-def build(directory: Path) -> Path:
+def build(directory: Path, source: Path = ROOT) -> Path:
     """Builds the wheel; returns its path."""
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", directory, cwd=ROOT)
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", directory, cwd=source)
     [wheel] = directory.glob("*.whl")
     return wheel
 

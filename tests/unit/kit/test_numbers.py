@@ -2,10 +2,11 @@
 
 import sqlite3
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from angarium_receiver import Arrival, InProgress, MemoryNumbers, Numbers, SqliteNumbers, numbers
+from angarium_receiver import Arrival, InProgress, MemoryNumbers, Numbers, SqliteNumbers, handled_numbers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,7 +102,7 @@ def test_receivers_in_one_database_do_not_meet() -> None:
 
 
 def test_memory_is_bounded_and_forgets_the_lowest_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbers, "RANGES_MAX", 3)
+    monkeypatch.setattr(handled_numbers, "RANGES_MAX", 3)
     known = MemoryNumbers()
     for number in (1, 3, 5, 7, 9):
         handle(known, number)
@@ -125,5 +126,5 @@ def test_memory_and_sqlite_agree_with_a_set(spans: list[tuple[int, int]]) -> Non
         assert [handle(each, first, first + more) for each in kinds] == [expected, expected]
         handled |= set(span)
     ranges = connection.execute("SELECT first, last FROM angarium_numbers ORDER BY first").fetchall()
-    assert all(before[1] + 1 < after[0] for before, after in zip(ranges, ranges[1:], strict=False))
+    assert all(before[1] + 1 < after[0] for before, after in pairwise(ranges))
     connection.close()

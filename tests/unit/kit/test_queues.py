@@ -54,7 +54,7 @@ def test_a_worker_wakes_for_a_delivery(queue: Queue) -> None:
     assert done == [ONE]
 
 
-def test_what_is_in_a_file_outlives_the_process(tmp_path: Path) -> None:
+def test_deliveries_in_a_file_outlive_the_process(tmp_path: Path) -> None:
     path = str(tmp_path / "queue.db")
     before = SqliteQueue(path, 2)
     before.put(ONE)

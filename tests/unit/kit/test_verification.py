@@ -20,7 +20,7 @@ BODY = b'{"order": 7}'
 
 @pytest.mark.parametrize(("secret", "text"), [(SECRET, SECRET), (LONG, LONG), (SEED, PUBLIC)])
 @pytest.mark.parametrize(("numbers", "first", "last"), [("7", 7, 7), ("17-42", 17, 42), (None, None, None)])
-def test_what_the_sender_signs_is_genuine(
+def test_requests_of_the_sender_are_genuine(
     secret: str, text: str, numbers: str | None, first: int | None, last: int | None
 ) -> None:
     found = verify(headers(BODY, numbers, secret), BODY, [parse_key(text)], NOW)

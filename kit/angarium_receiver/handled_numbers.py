@@ -1,8 +1,8 @@
 """The numbers of the events that were handled: tells repeats and gaps, in strict and in relaxed order.
 
 Angarium numbers a receiver's events 1, 2, 3 … It sends one again under the same number if an answer was lost,
-perhaps hours later. A number that never comes belongs to an event that was given up, or skipped by an operator.
-What was handled is kept as ranges, so it takes little room: one range, and one more for each gap.
+perhaps hours later. A number that never comes is that of an event that was given up, or that an operator
+skipped. What was handled is kept as ranges, so it takes little room: one range, and one more for each gap.
 
 Use one object for each receiver, with a name of its own if several share a database.
 """
@@ -30,7 +30,7 @@ class InProgress(Exception):
 
 @dataclass(frozen=True)
 class Arrival:
-    """What is known of the events of a request when it arrives.
+    """The events of a request when it arrives: which are new.
 
     - `new`: the numbers that were not handled yet, in order; none if the request is a repeat.
     - `missing`: how many numbers between the greatest so far and these did not come; in relaxed order some
@@ -51,11 +51,11 @@ class Numbers(ABC):
 
     @abstractmethod
     def look(self, first: int, last: int) -> Arrival:
-        """What is known of these numbers; changes nothing."""
+        """Tell which of these numbers are new; changes nothing."""
 
     @abstractmethod
     def handling(self, first: int, last: int) -> AbstractContextManager[Arrival]:
-        """What is known of these numbers, while the work is done; then they are handled, unless it raises."""
+        """Tell which are new while the work is done; then they are handled, unless it raises."""
 
 
 class MemoryNumbers(Numbers):
@@ -106,7 +106,7 @@ class MemoryNumbers(Numbers):
             del self._firsts[1], self._lasts[0]
 
     def _around(self, first: int, last: int) -> Range:
-        """Where the ranges are that touch these numbers."""
+        """The slice of the ranges that touch these numbers."""
         return bisect_left(self._lasts, first - 1), bisect_right(self._firsts, last + 1)
 
 
