@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
+import click
+
 from angarium.terminal import output
 
 T = TypeVar("T")
@@ -28,6 +30,16 @@ def run(work: Coroutine[Any, Any, T], *, interrupted: str | Callable[[], str] = 
     )
     try:
         return asyncio.run(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def confirm(question: str) -> bool:
+    """Ask a question, on stderr; Ctrl-C ends the process, which has changed nothing yet."""
+    text = "\nangarium: interrupted; nothing was changed\n"
+    before = signal.signal(signal.SIGINT, lambda *_: _end(text))
+    try:
+        return click.confirm(f"{question}?", err=True)
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -8,8 +8,8 @@ Everything is a plain function or a small class without dependencies, and works 
 - `answer_challenge`, `consent`: the handshake.
 - `MemoryQueue`, `SqliteQueue`: answer first, work later.
 
-Read `receiver` first: `Receiver` puts them together. `angarium_receiver.asgi` and `angarium_receiver.wsgi` are
-middleware made of it.
+Read `receiver` first: `Receiver` puts them together. `angarium_receiver.asgi` and `angarium_receiver.wsgi`
+are middleware made of it.
 """
 
 from angarium_receiver.handled_numbers import Arrival, InProgress, MemoryNumbers, Numbers, SqliteNumbers

@@ -118,6 +118,15 @@ async def work():
         await asyncio.sleep(60)
 run(work(), interrupted="interrupted; go on with --resume\\n")
 """
+ASKING = """
+import os, signal
+import click
+from angarium.terminal.run import confirm, run
+click.termui.visible_prompt_func = lambda prompt: os.kill(os.getpid(), signal.SIGINT) or "y"
+async def work():
+    confirm("erase it")
+run(work(), interrupted="interrupted; it continues\\n")
+"""
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -224,6 +233,10 @@ def test_an_interrupted_command_gives_the_cursor_back_and_says_how_to_go_on() ->
     sent = seen(INTERRUPTED)
     assert sent.endswith("interrupted; go on with --resume\n")
     assert sent.rindex("\x1b[?25h") > sent.rindex("\x1b[?25l")
+
+
+def test_a_command_that_is_interrupted_while_it_asks_says_that_nothing_was_changed() -> None:
+    assert seen(ASKING).endswith("\nangarium: interrupted; nothing was changed\n")
 
 
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)

@@ -9,6 +9,7 @@ from angarium.cli.invocation import completion, names, options
 from angarium.cli.invocation.perform import perform
 from angarium.terminal import output
 from angarium.terminal.progress import progress
+from angarium.terminal.run import confirm
 
 LIST_MAX = 100
 LETTER_MAX = (1 << 63) - 1
@@ -170,7 +171,7 @@ def drop(
             return True
         if not output.can_ask():
             raise click.UsageError(f"this deletes {selection.counted(count)} for good: give --yes to confirm")
-        return click.confirm(f"permanently delete {selection.counted(count)}?", err=True)
+        return confirm(f"permanently delete {selection.counted(count)}")
 
     settings = options.settings_of(given)
     wanted = selection.wanted(which, given, everything=everything, limit=limit)

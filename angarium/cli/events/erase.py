@@ -8,7 +8,7 @@ import click
 from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import CommandFailed, done
 from angarium.terminal import output
-from angarium.terminal.run import run
+from angarium.terminal.run import confirm, run
 
 if TYPE_CHECKING:
     from angarium.connecting import Access
@@ -44,7 +44,7 @@ def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, *
             return True
         if not output.can_ask():
             raise click.UsageError(f"this erases {event} of {tenant} for good: give --yes to confirm")
-        return click.confirm(f"permanently erase {event} of {tenant}?", err=True)
+        return confirm(f"permanently erase {event} of {tenant}")
 
     status = run(
         with_access(settings, lambda access: _erased(access, tenant, event, wait_s, agreed)),

@@ -9,6 +9,7 @@ from actors.instants import instant_text
 from angarium.cli.invocation import options
 from angarium.cli.invocation.perform import perform
 from angarium.terminal import output
+from angarium.terminal.run import confirm
 
 if TYPE_CHECKING:
     from angarium.operations.installation.repair import RepairedShard
@@ -45,7 +46,7 @@ def repair(which: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> No
             return True
         if not output.can_ask():
             raise click.UsageError("the above would be accepted as lost; confirm with --yes")
-        return click.confirm("accept this loss?", err=True)
+        return confirm("accept this loss")
 
     settings = options.settings_of(given)
     shards = shards_of(which, settings.shards)

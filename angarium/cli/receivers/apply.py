@@ -8,6 +8,7 @@ import click
 from angarium.cli.invocation import options
 from angarium.cli.invocation.perform import CommandFailed, WrongRequest, perform
 from angarium.terminal import output
+from angarium.terminal.run import confirm
 
 if TYPE_CHECKING:
     from angarium.operations.receivers.declarations.apply import Applied, Step
@@ -54,7 +55,7 @@ def apply(
         if dry_run or yes or not changing:
             return not dry_run
         if output.can_ask():
-            return click.confirm("apply this?", err=True)
+            return confirm("apply this")
         if any(each.action == "remove" for each in changing):
             raise click.UsageError(
                 "receivers would be removed, and their waiting events discarded; confirm with --yes"

@@ -13,6 +13,7 @@ from angarium.cli.receivers.flags import SECRET_KINDS, flags
 from angarium.cli.receivers.rotate import rotate_secret
 from angarium.cli.receivers.set import set_members
 from angarium.terminal import output
+from angarium.terminal.run import confirm
 
 if TYPE_CHECKING:
     from angarium.operations.receivers.control_requests.ask import WaitingEvents
@@ -287,7 +288,7 @@ def _agreed(what: str, question: str) -> bool:
     """The answer to a question. Raises click.UsageError if no person can answer."""
     if not output.can_ask():
         raise click.UsageError(f"{what}: give --yes to confirm")
-    return click.confirm(f"{question}?", err=True)
+    return confirm(question)
 
 
 def with_whole_numbers(value: Any) -> Any:
