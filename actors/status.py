@@ -275,7 +275,7 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
         case WaitUntil(at, Rule.RETRYING):
             return f"every waiting event was tried; the next retry is at {_moment(at, now)}"
         case WaitUntil(at, Rule.TOKEN) if policy is not None and policy.rate is not None:
-            rate = f"{policy.rate.limit:g} a {policy.rate.per}"
+            rate = f"{policy.rate.limit:g} per {policy.rate.per}"
             return f"held back by its rate of {rate}; the next in {age_text(math.ceil(at - now))}"
         case Rest(Rule.UNCONFIRMED | Rule.UNREADY):
             return "waiting for NATS to confirm what was recorded"

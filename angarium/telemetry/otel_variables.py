@@ -39,18 +39,23 @@ def collector_of(signal: Signal, environ: Mapping[str, str], instance: str) -> C
     name = signal.upper()
     disabled = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     asked = "otlp" in (environ.get(f"OTEL_{name}_EXPORTER") or "otlp").replace(" ", "").split(",")
-    if disabled or not asked or not _first(environ, name, "ENDPOINT"):
+    endpoint = _first(environ, name, "ENDPOINT")
+    if disabled or not asked or not endpoint:
         return None
     protocol = _first(environ, name, "PROTOCOL") or "http/protobuf"
     if protocol not in ("grpc", "http/protobuf"):
         raise SettingsError(f"OTEL_EXPORTER_OTLP_PROTOCOL: must be grpc or http/protobuf, not {protocol!r}")
+    if protocol == "http/protobuf" and not endpoint.startswith(("http://", "https://")):
+        # The value may contain a password, so it is not shown.
+        raise SettingsError("OTEL_EXPORTER_OTLP_ENDPOINT: must begin with http:// or https://")
     compression = (_first(environ, name, "COMPRESSION") or "none").strip().lower()
     if compression not in COMPRESSIONS:
         raise SettingsError(
             f"OTEL_EXPORTER_OTLP_COMPRESSION: must be none, gzip or deflate, not {compression!r}"
         )
     if not all(map(_installed, _NEEDED)):
-        raise SettingsError("OTEL_EXPORTER_OTLP_ENDPOINT: install angarium[otel], or unset this variable")
+        remedy = "install the extra otel (see README), or unset this variable"
+        raise SettingsError(f"OTEL_EXPORTER_OTLP_ENDPOINT: {remedy}")
     attributes = {"service.version": __version__, "service.instance.id": instance} | _service(environ)
     return Collector(protocol == "grpc", attributes, COMPRESSIONS[compression])
 

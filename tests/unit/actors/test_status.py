@@ -135,7 +135,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ),
         (
             {"limit": RateLimit(0.5, 4)}, POLICY, View(waiting=(HEAD,), bucket=EMPTY),
-            "held back by its rate of 30 a minute; the next in 3s",
+            "held back by its rate of 30 per minute; the next in 3s",
         ),
         (
             {"limit": RateLimit(0.5, 4)}, POLICY, View(waiting=(HEAD,), bucket=Bucket(1.0, NOW, 1)),
