@@ -138,7 +138,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         bool, Meta(description="allow receivers to do without the proxy named default")
     ] = False
     transport: Annotated[
-        Literal["http1", "httpx"], Meta(description="HTTP client for receivers; httpx needs the extra httpx (see README)")
+        Literal["http1", "httpx"],
+        Meta(description="HTTP client for receivers; httpx needs the extra httpx (see README)"),
     ] = "http1"
     default_rate: Annotated[
         str | None, Meta(description="rate of receivers without their own, such as 10/second or 10/s")

@@ -63,10 +63,13 @@ async def _watch(
 ) -> None:
     """Show one picture after the other, until Ctrl-C or SIGTERM; without a pace only one."""
     import asyncio
+    import time
     from contextlib import suppress
 
+    from actors.instants import instant_text
     from angarium.cli.invocation.perform import done
     from angarium.connecting import Access, open_jetstream
+    from angarium.operations.failures import NotDone
     from angarium.operations.receivers.overview.top import Top
 
     end_on_sigterm()
@@ -74,8 +77,17 @@ async def _watch(
         async with open_jetstream(settings, for_command=True) as js:
             access = Access(js, settings)
             live = Top(access, tenant, limit)
+            lost_at = ""
             while True:
-                picture = await done(access, await live.refresh())
+                found = await live.refresh()
+                if every_s is not None and isinstance(found, NotDone) and found.kind == "unavailable":
+                    if not lost_at:
+                        lost_at = instant_text(time.time())
+                        output.note(f"note: NATS is away since {lost_at[11:19]}Z; waiting")
+                    await asyncio.sleep(every_s)
+                    continue
+                lost_at = ""
+                picture = await done(access, found)
                 if as_json:
                     output.say_json(picture)
                 else:

@@ -109,7 +109,8 @@ class Publisher:
             text = f"the event is not stored: {missing.text}"
             return OperationError("unanswered", text, remedy=f": {missing.remedy}")
         text = f"no stream takes the event ({why}), so it is not stored"
-        return OperationError("unanswered", text, remedy=": publish it again, and see angarium doctor if it fails again")
+        remedy = ": publish it again, and see angarium doctor if it fails again"
+        return OperationError("unanswered", text, remedy=remedy)
 
 
 def _refusal(code: int, text: str) -> str:
