@@ -4,7 +4,8 @@ Angarium numbers a receiver's events 1, 2, 3 … It sends one again under the sa
 perhaps hours later. A number that never comes is that of an event that was given up, or that an operator
 skipped. What was handled is kept as ranges, so it takes little room: one range, and one more for each gap.
 
-Use one object for each receiver, with a name of its own if several share a database.
+Numbers are given as `Delivery.numbers` has them: one or more, in order, each once. Use one object for each
+receiver, with a name of its own if several share a database.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -50,11 +51,11 @@ class Numbers(ABC):
     """The numbers of one receiver that were handled."""
 
     @abstractmethod
-    def look(self, first: int, last: int) -> Arrival:
+    def look(self, numbers: Sequence[int]) -> Arrival:
         """Tell which of these numbers are new; changes nothing."""
 
     @abstractmethod
-    def handling(self, first: int, last: int) -> AbstractContextManager[Arrival]:
+    def handling(self, numbers: Sequence[int]) -> AbstractContextManager[Arrival]:
         """Tell which are new while the work is done; then they are handled, unless it raises."""
 
 
@@ -70,32 +71,32 @@ class MemoryNumbers(Numbers):
         self._in_progress: set[int] = set()
         self._lock = threading.Lock()
 
-    def look(self, first: int, last: int) -> Arrival:
+    def look(self, numbers: Sequence[int]) -> Arrival:
         """See `Numbers`."""
         with self._lock:
-            return self._look(first, last)
+            return self._look(numbers)
 
     @contextmanager
-    def handling(self, first: int, last: int) -> Iterator[Arrival]:
+    def handling(self, numbers: Sequence[int]) -> Iterator[Arrival]:
         """See `Numbers`."""
-        numbers = set(range(first, last + 1))
         with self._lock:
-            if numbers & self._in_progress:
-                raise InProgress(f"{first} to {last}")
-            arrival = self._look(first, last)
-            self._in_progress |= numbers
+            if not self._in_progress.isdisjoint(numbers):
+                raise InProgress(f"{numbers[0]} to {numbers[-1]}")
+            arrival = self._look(numbers)
+            self._in_progress.update(numbers)
         try:
             yield arrival
             with self._lock:
-                self._add(first, last)
+                for first, last in _ranges(numbers):
+                    self._add(first, last)
         finally:
             with self._lock:
-                self._in_progress -= numbers
+                self._in_progress.difference_update(numbers)
 
-    def _look(self, first: int, last: int) -> Arrival:
-        low, high = self._around(first, last)
+    def _look(self, numbers: Sequence[int]) -> Arrival:
+        low, high = self._around(numbers[0], numbers[-1])
         ranges = list(zip(self._firsts[low:high], self._lasts[low:high]))
-        return _arrival(first, last, ranges, self._lasts[-1] if self._lasts else 0)
+        return _arrival(numbers, ranges, self._lasts[-1] if self._lasts else 0)
 
     def _add(self, first: int, last: int) -> None:
         low, high = self._around(first, last)
@@ -127,20 +128,22 @@ class SqliteNumbers(Numbers):
         )
         connection.commit()
 
-    def look(self, first: int, last: int) -> Arrival:
+    def look(self, numbers: Sequence[int]) -> Arrival:
         """See `Numbers`."""
         newest = self._connection.execute(
             "SELECT last FROM angarium_numbers WHERE receiver = ? ORDER BY first DESC LIMIT 1", (self._name,)
         ).fetchone()
-        return _arrival(first, last, self._around(first, last), newest[0] if newest else 0)
+        around = self._around(numbers[0], numbers[-1])
+        return _arrival(numbers, around, newest[0] if newest else 0)
 
     @contextmanager
-    def handling(self, first: int, last: int) -> Iterator[Arrival]:
+    def handling(self, numbers: Sequence[int]) -> Iterator[Arrival]:
         """See `Numbers`: a transaction, which is rolled back if the work raises."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            yield self.look(first, last)
-            self._add(first, last)
+            yield self.look(numbers)
+            for first, last in _ranges(numbers):
+                self._add(first, last)
         except BaseException:
             self._connection.rollback()
             raise
@@ -172,7 +175,17 @@ class SqliteNumbers(Numbers):
         return [each for each in before if each[1] >= first - 1] + within
 
 
-def _arrival(first: int, last: int, ranges: list[Range], greatest: int) -> Arrival:
-    handled = [number for low, high in ranges for number in range(max(low, first), min(high, last) + 1)]
-    new = sorted(set(range(first, last + 1)).difference(handled))
-    return Arrival(tuple(new), max(first - greatest - 1, 0) if greatest else 0)
+def _ranges(numbers: Sequence[int]) -> Iterator[Range]:
+    """Yield the ranges that sorted numbers consist of."""
+    first = last = numbers[0]
+    for number in numbers[1:]:
+        if number != last + 1:
+            yield first, last
+            first = number
+        last = number
+    yield first, last
+
+
+def _arrival(numbers: Sequence[int], ranges: list[Range], greatest: int) -> Arrival:
+    new = tuple(number for number in numbers if not any(low <= number <= high for low, high in ranges))
+    return Arrival(new, max(numbers[0] - greatest - 1, 0) if greatest else 0)

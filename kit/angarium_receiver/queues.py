@@ -120,7 +120,7 @@ class SqliteQueue(Queue):
             if row is None:
                 return False
             place, members, body = row
-            work(Delivery(body=body, **json.loads(members)))
+            work(_delivery(members, body))
             with self._changed:
                 self._connection.execute("DELETE FROM angarium_queue WHERE place = ?", (place,))
             return True
@@ -130,3 +130,8 @@ class SqliteQueue(Queue):
             "SELECT place, delivery, body FROM angarium_queue ORDER BY place LIMIT 1"
         ).fetchone()
         return found
+
+
+def _delivery(members: str, body: bytes) -> Delivery:
+    known = json.loads(members)
+    return Delivery(**{**known, "numbers": tuple(known["numbers"]), "body": body})

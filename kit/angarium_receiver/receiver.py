@@ -82,7 +82,7 @@ class Receiver:
             delivery = verify(lower, body, self._keys, self._clock())
         except VerificationError as error:
             return _text(401, str(error))
-        if delivery.first is None or delivery.last is None:
+        if delivery.is_ping:
             return Answer(204)
         limits: dict[str, str] = {}
         if self._limiter is not None:
@@ -91,7 +91,7 @@ class Receiver:
             limits = verdict.headers()
             if not verdict.allowed:
                 return Answer(429, limits)
-        if self._is_repeat(delivery.first, delivery.last):
+        if self._is_repeat(delivery):
             return Answer(204, limits)
         if self._queue is None:
             return delivery
@@ -102,17 +102,15 @@ class Receiver:
 
     def done(self, delivery: Delivery, status: int) -> None:
         """The program has answered a delivery with this status: after 2xx, another one of it is a repeat."""
-        if self._numbers is None or delivery.first is None or delivery.last is None:
-            return
-        if 200 <= status < 300:
-            with self._lock, self._numbers.handling(delivery.first, delivery.last):
+        if self._numbers is not None and 200 <= status < 300:
+            with self._lock, self._numbers.handling(delivery.numbers):
                 pass
 
-    def _is_repeat(self, first: int, last: int) -> bool:
+    def _is_repeat(self, delivery: Delivery) -> bool:
         if self._numbers is None:
             return False
         with self._lock:
-            return self._numbers.look(first, last).is_repeat
+            return self._numbers.look(delivery.numbers).is_repeat
 
     def _consent(self, origin: str) -> Answer:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ SIGNATURES_MAX = 32
 """Signatures of a header that are tried; Angarium makes one for each secret, 8 at most."""
 
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
-_NUMBERS = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?\Z")
+_SEQUENCE = re.compile(r"([1-9][0-9]{0,14})(?:-([1-9][0-9]{0,14}))?\Z")
 
 
 class VerificationError(Exception):
@@ -32,14 +33,14 @@ class Delivery:
     """A genuine request.
 
     - `id`: of the event, or of the batch; the same on every attempt.
-    - `first`, `last`: the numbers of its events, the same for one event; None for a ping.
+    - `numbers`: of its events, in order: one, several for a batch, none for a ping. A batch is a JSON object
+      whose `events` have `sequence`, `id`, `type`, `timestamp` and `data` or `data_base64`.
     - `type`: of the event. `attempt`: 1, 2, 3 …
     - `again`: not empty if an operator had the event sent again (`angarium-again`).
     """
 
     id: str
-    first: int | None
-    last: int | None
+    numbers: tuple[int, ...]
     type: str
     attempt: int
     body: bytes
@@ -49,7 +50,7 @@ class Delivery:
     @property
     def is_ping(self) -> bool:
         """True for a ping, which is no event: answer it, and do nothing."""
-        return self.first is None
+        return not self.numbers
 
 
 def verify(headers: Mapping[str, str], body: bytes, keys: Sequence[Key], now: float) -> Delivery:
@@ -70,25 +71,36 @@ def verify(headers: Mapping[str, str], body: bytes, keys: Sequence[Key], now: fl
     _check("webhook-signature", lower, f"{event_id}.{timestamp}.".encode() + body, keys)
     if abs(now - int(timestamp)) > TIMESTAMP_TOLERANCE_S:
         raise VerificationError(f"webhook-timestamp is {now - int(timestamp):.0f} s old")
-    first = last = None
+    numbers: tuple[int, ...] = ()
     if "angarium-sequence" in lower:
-        numbers = lower["angarium-sequence"]
-        match = _NUMBERS.match(numbers)
-        if match is None:
-            raise VerificationError("no usable angarium-sequence")
-        _check("angarium-signature", lower, f"{event_id}.{numbers}.".encode() + body, keys)
-        first = int(match[1])
-        last = int(match[2] or match[1])
-        if not 0 < first <= last:
-            raise VerificationError("no usable angarium-sequence")
+        given = lower["angarium-sequence"]
+        _check("angarium-signature", lower, f"{event_id}.{given}.".encode() + body, keys)
+        numbers = _numbers_of(given, body)
     attempt = lower.get("angarium-attempt", "")
     return Delivery(
-        id=event_id, first=first, last=last, body=body,
+        id=event_id, numbers=numbers, body=body,
         type=lower.get("angarium-event", ""),
         attempt=int(attempt) if _NUMBER.match(attempt) else 1,
         again=lower.get("angarium-again", ""),
         content_type=lower.get("content-type", ""),
     )  # fmt: skip
+
+
+def _numbers_of(given: str, body: bytes) -> tuple[int, ...]:
+    """The numbers of the events; those of a batch stand in its body. Raises VerificationError."""
+    match = _SEQUENCE.match(given)
+    if match is None:
+        raise VerificationError("no usable angarium-sequence")
+    if match[2] is None:
+        return (int(match[1]),)
+    try:
+        numbers = tuple(event["sequence"] for event in json.loads(body)["events"])
+    except (ValueError, RecursionError, LookupError, TypeError):
+        raise VerificationError("the body is no batch") from None
+    rises = all(isinstance(each, int) for each in numbers) and numbers == tuple(sorted(set(numbers)))
+    if not (rises and numbers and (numbers[0], numbers[-1]) == (int(match[1]), int(match[2]))):
+        raise VerificationError("the numbers of the batch are not those of angarium-sequence")
+    return numbers
 
 
 def _check(name: str, headers: Mapping[str, str], content: bytes, keys: Sequence[Key]) -> None:

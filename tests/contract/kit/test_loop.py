@@ -158,6 +158,6 @@ async def test_the_sender_learns_from_a_full_queue_to_wait(loop: Loop, kind: str
     shop = await serve(loop, kind, Receiver(SECRET, queue=queue))
     assert [(await loop.send(shop, number)).status for number in (1, 2)] == [202, 503]
     done: list[Any] = []
-    assert queue.work_one(lambda delivery: done.append((delivery.first, delivery.body)))
-    assert done == [(1, b'{"order": 1}')]
+    assert queue.work_one(lambda delivery: done.append((delivery.numbers, delivery.body)))
+    assert done == [((1,), b'{"order": 1}')]
     assert shop.orders == []

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from angarium_receiver import Delivery, MemoryQueue, Queue, SqliteQueue
 
-ONE = Delivery("evt_1", 1, 1, "order.created", 1, b"\xff\x00", "dead-3", "text/plain")
-TWO, THREE = replace(ONE, id="evt_2", first=2, last=2), replace(ONE, id="evt_3", first=3, last=3)
+ONE = Delivery("evt_1", (1,), "order.created", 1, b"\xff\x00", "dead-3", "text/plain")
+TWO, THREE = replace(ONE, id="evt_2", numbers=(2,)), replace(ONE, id="evt_3", numbers=(3,))
 
 
 @pytest.fixture(params=["memory", "sqlite"])
