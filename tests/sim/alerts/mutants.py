@@ -1,9 +1,11 @@
 """Rules about alerts, each taken out by itself."""
 
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
 
+from actors.errors import Unavailable
 from actors.machine import commands as c
 from actors.machine.event import Event
 from actors.machine.facts import AlertFact
@@ -24,19 +26,27 @@ async def _at_once(host: Host, index: int) -> None:
     return
 
 
-async def _publish_what_is_in_memory(watch: AlertWatch, owing: list[Actor]) -> None:
-    for actor in owing:
+async def _publish_what_is_in_memory(watch: AlertWatch, unpublished: list[Actor]) -> None:
+    for actor in unpublished:
         for fact in actor.state.unpublished_alerts:
             await watch.writer.publish(fact)
             actor.live.record(c.RecordAlertsPublished(fact.number), watch.shard.clock.now())
 
 
-async def _record_first(watch: AlertWatch, owing: list[Actor]) -> None:
-    for actor in owing:
+async def _record_first(watch: AlertWatch, unpublished: list[Actor]) -> None:
+    for actor in unpublished:
         for fact in actor.live.confirmed.unpublished_alerts:
             actor.live.record(c.RecordAlertsPublished(fact.number), watch.shard.clock.now())
     await watch.shard.confirmed_to(watch.shard.recorder.index)
-    await _publish(watch, owing)
+    await _publish(watch, unpublished)
+
+
+async def _publish_past_failures(watch: AlertWatch, unpublished: list[Actor]) -> None:
+    for actor in unpublished:
+        for fact in actor.live.confirmed.unpublished_alerts:
+            with suppress(Unavailable):
+                await watch.writer.publish(fact)
+                actor.live.record(c.RecordAlertsPublished(fact.number), watch.shard.clock.now())
 
 
 _attempts = iter(range(1 << 30))
@@ -57,6 +67,9 @@ ALERT_MUTANTS = [
     Mutant("alert-recorded-first", "an alert is recorded as published when its event is stored",
            ((AlertWatch, "publish", _record_first),),
            scenarios.event_about_an_alert_is_lost_with_its_owner),
+    Mutant("alert-out-of-order", "an event about an alert is published after those before it are stored",
+           ((AlertWatch, "publish", _publish_past_failures),),
+           scenarios.event_about_an_alert_gets_lost_before_the_next_one),
     Mutant("alert-forgotten", "a receiver that owes the end of an alert comes back by itself",
            ((State, "may_change_alerts", property(lambda state: False)),),
            scenarios.quiet_receiver_owes_the_end_of_an_alert),

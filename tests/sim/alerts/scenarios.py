@@ -86,6 +86,26 @@ def event_about_an_alert_is_lost_with_its_owner() -> None:
         _comes_back(stage)
 
 
+def event_about_an_alert_gets_lost_before_the_next_one() -> None:
+    """The event of the first alert gets lost until both are recorded, and once more after that."""
+    with staged(TWO) as stage:
+        _failing(stage)
+        lost = False
+
+        def judge(message: Message, deal: Deal) -> None:
+            nonlocal lost
+            if _is_alert(message) and b'"number":1,' in message.data and not lost:
+                lost = len(stage.checkers.alerts.recorded[R]) == 2
+            else:
+                deal()
+
+        stage.gate(judge)
+        stage.until(lambda: _is_raised(stage))
+        stage.receivers_are_good()
+        stage.until(lambda: lost)
+        _comes_back(stage)
+
+
 def fact_about_an_alert_is_lost_with_its_owner() -> None:
     """Flushes with alerts do not arrive, until the owner dies; the receiver is well again by then."""
     with staged(TWO) as stage:
@@ -155,6 +175,7 @@ def receivers_of_alerts_are_down() -> None:
 
 ALL = (
     owners_vanish_while_a_receiver_fails, event_about_an_alert_is_lost_with_its_owner,
+    event_about_an_alert_gets_lost_before_the_next_one,
     fact_about_an_alert_is_lost_with_its_owner, owner_dies_before_it_records_what_it_published,
     quiet_receiver_owes_the_end_of_an_alert, receivers_of_alerts_are_down,
 )  # fmt: skip

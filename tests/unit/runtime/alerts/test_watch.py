@@ -4,9 +4,12 @@ import pytest
 
 from actors.configuration.policy import AlertLimits, AlertSettings, Retry
 from actors.machine import facts as f
+from actors.machine.alerts.judging import is_raised
 from actors.ports import Invalid
 from actors.runtime.alerts import watch
-from actors.runtime.alerts.watch import CHANGED_IN_A_ROUND_MAX, JUDGE_EVERY_S
+from actors.runtime.alerts.turns import CHANGED_OF_A_TENANT_MAX
+from actors.runtime.alerts.watch import JUDGE_EVERY_S
+from actors.runtime.operator_actions.resume import resume
 from actors.tenant_settings import InstallationAlerts, SettingsByTenant, TenantSettings
 from tests.unit.worlds.shard import RECEIVER, ShardWorld
 from tests.unit.worlds.values import NO_ANSWER, answer, policy
@@ -48,8 +51,72 @@ async def test_an_alert_is_recorded_published_and_logged_once() -> None:
 @in_virtual_time
 async def test_a_receiver_that_failed_and_has_nothing_to_wait_for_does_not_count_as_parked() -> None:
     world = failing(retry=Retry(max_attempts=1))
-    await world.pass_time(60)
+    await world.pass_time(30)
     assert (RECEIVER in world.host.parked, world.host.count_parked()) == (True, 0)
+
+
+@in_virtual_time
+async def test_a_dead_receiver_without_events_leaves_memory_and_still_has_its_alert() -> None:
+    """The receiver comes back with its next event, by which its alert may end, also under another owner."""
+    world = failing()
+    await world.until(lambda: bool(world.journal.of(f.AlertsPublished)))
+    world.put(policy(retry=Retry(max_attempts=1), alerts=SOON))
+    await world.until(lambda: world.host.actors[RECEIVER].resting)
+    assert RECEIVER not in world.host.parked
+    world.crash(snapshots=True)
+    await world.pass_time(60)
+    assert RECEIVER not in world.host.actors
+    assert is_raised(world.journal.folded[RECEIVER], "failing")
+    world.sender.reply = lambda _: answer(200)
+    world.publish()
+    await world.until(lambda: published(world)[-1][1:] == RECOVERED[1:])
+
+
+@in_virtual_time
+async def test_an_alert_that_is_over_ends_under_the_next_owner_though_no_event_comes() -> None:
+    """The owner dies before it has judged the success."""
+    world = failing()
+    await world.until(lambda: bool(world.journal.of(f.AlertsPublished)))
+    world.sender.reply = lambda _: answer(200)
+    await world.until(lambda: bool(world.journal.of(f.Delivered)))
+    assert not world.journal.of(f.AlertRecovered)
+    world.crash(snapshots=True)
+    await world.pass_time(ROUNDS_S)
+    assert published(world) == [RAISED, RECOVERED]
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+@in_virtual_time
+async def test_an_outage_of_all_nodes_is_no_failure_of_the_receiver(snapshots: bool) -> None:
+    """The receiver failed once before, and is slow afterwards, so that it is judged before it answers."""
+    world = ShardWorld(policy(retry=OFTEN, alerts=SOON))
+    world.sender.answers(503)
+    world.publish()
+    await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
+    world.host.stop()
+    await world.pass_time(3600)
+    world.sender.latency_s = 6.0
+    world.crash(snapshots=snapshots)
+    await world.until_settled(1)
+    await world.pass_time(ROUNDS_S)
+    assert published(world) == []
+
+
+@pytest.mark.parametrize("stalls", [False, True])
+@in_virtual_time
+async def test_a_time_in_which_no_attempt_may_start_is_no_failure_of_the_receiver(stalls: bool) -> None:
+    """The owner has no lease, or a journal that takes nothing; it judges before the receiver answers."""
+    world = ShardWorld(policy(retry=OFTEN, alerts=SOON))
+    world.sender.answers(503)
+    world.publish()
+    await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
+    world.within_lease, world.journal.stalled = stalls, stalls
+    await world.pass_time(600)
+    world.sender.latency_s = 6.0
+    world.within_lease, world.journal.stalled = True, False
+    await world.until_settled(1)
+    await world.pass_time(ROUNDS_S)
+    assert published(world) == []
 
 
 @pytest.mark.parametrize("snapshots", [False, True])
@@ -79,6 +146,18 @@ async def test_the_next_owner_publishes_an_alert_that_is_only_recorded(snapshots
     assert published(world) == []
     world.crash(snapshots=snapshots)
     world.alerts.unavailable = False
+    await world.pass_time(ROUNDS_S)
+    assert published(world) == [RAISED, RECOVERED]
+
+
+@in_virtual_time
+async def test_an_event_whose_publish_failed_is_published_before_the_next_one() -> None:
+    world = failing()
+    world.alerts.unavailable = True
+    await world.until(lambda: bool(world.journal.of(f.AlertRaised)))
+    world.sender.reply = lambda _: answer(200)
+    await world.until(lambda: bool(world.journal.of(f.AlertRecovered)))
+    world.alerts.unavailable, world.alerts.fails_next = False, 1
     await world.pass_time(ROUNDS_S)
     assert published(world) == [RAISED, RECOVERED]
 
@@ -158,28 +237,93 @@ async def test_a_receiver_without_a_valid_configuration_is_an_alert_once_events_
 async def test_a_tenant_with_many_receivers_behind_one_server_gets_its_alerts_gradually() -> None:
     world = ShardWorld()
     world.sender.reply = lambda _: NO_ANSWER
-    names = [f"acme.r{number}" for number in range(3 * CHANGED_IN_A_ROUND_MAX)] + ["other.one"]
+    names = [f"acme.r{number}" for number in range(3 * CHANGED_OF_A_TENANT_MAX)] + ["other.one"]
     for name in names:
         world.put(policy(retry=OFTEN, alerts=SOON), name)
         world.publish(receiver=name)
     await world.until(lambda: bool(world.journal.of(f.AlertsPublished)))
-    assert len(world.alerts.stored) == CHANGED_IN_A_ROUND_MAX + 1
+    assert len(world.alerts.stored) == CHANGED_OF_A_TENANT_MAX + 1
     assert "other.one" in {each.receiver for each in world.alerts.stored}
     await world.pass_time(3 * JUDGE_EVERY_S)
     assert {each.receiver for each in world.alerts.stored} == set(names)
 
 
 @in_virtual_time
-async def test_each_of_many_receivers_is_judged_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "JUDGED_IN_A_ROUND_MAX", 2)
+async def test_all_receivers_are_judged_in_each_round_and_other_tasks_have_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A shard of which very many fail tells another tenant about its receiver in the next round."""
     world = ShardWorld()
-    world.sender.reply = lambda _: answer(410)
-    names = [f"acme.r{number}" for number in range(9)]
+    world.sender.reply = lambda _: NO_ANSWER
+    many = 5 * CHANGED_OF_A_TENANT_MAX
+    names = [f"many.r{number}" for number in range(many)] + ["acme.one"]
     for name in names:
-        world.put(policy(), name)
+        world.put(policy(retry=OFTEN, alerts=SOON), name)
         world.publish(receiver=name)
-    await world.pass_time(5 * JUDGE_EVERY_S + 1)
-    assert sorted(each.receiver for each in world.alerts.stored) == names
+    await world.pass_time(9)
+    turns = 0
+
+    async def have_a_turn(_: float) -> None:
+        nonlocal turns
+        turns += 1
+
+    monkeypatch.setattr(watch, "JUDGED_IN_TURN_MAX", 10)
+    with monkeypatch.context() as patched:
+        patched.setattr("asyncio.sleep", have_a_turn)
+        await world.host.alerts._judge_all()
+    assert turns == (many + 1) // 10
+    await world.until(lambda: bool(world.journal.of(f.AlertsPublished)))
+    assert "acme.one" in {each.receiver for each in world.alerts.stored}
+
+
+@in_virtual_time
+async def test_receivers_that_flap_silence_no_other_of_their_tenant() -> None:
+    """The receivers that flap are as many as may change in a round; another one fails later."""
+    world, gone, quiet = ShardWorld(), True, "acme.quiet"
+    world.sender.reply = lambda attempt: answer(410 if gone or attempt.receiver == quiet else 200)
+    flapping = [f"acme.flaps{number}" for number in range(CHANGED_OF_A_TENANT_MAX)]
+    for name in flapping:
+        world.put(policy(alerts=AlertSettings(interval_s=1)), name)
+    for number in range(6):
+        gone = number % 2 == 0
+        for name in flapping:
+            await resume(await world.host.residents.when_loaded(name))
+            world.publish(receiver=name)
+        if number == 3:
+            world.put(policy(), quiet)
+            world.publish(receiver=quiet)
+        await world.pass_time(JUDGE_EVERY_S)
+    told = [each.receiver for each in world.alerts.stored]
+    assert len(told) > 3 * CHANGED_OF_A_TENANT_MAX
+    assert quiet in told
+
+
+@in_virtual_time
+async def test_the_backlogs_of_few_receivers_are_counted_in_one_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each count is a request to NATS, and after a takeover all backlogs of a shard may need one."""
+    monkeypatch.setattr(watch, "COUNTS_IN_A_ROUND_MAX", 2)
+    world = ShardWorld()
+    for number in range(5):
+        settings = AlertSettings(behind_percent=1)
+        world.put(policy(paused=True, backlog_max=1000, alerts=settings), f"acme.r{number}")
+        world.publish(12, receiver=f"acme.r{number}")
+    await world.until(lambda: len(world.journal.of(f.AlertsPublished)) == 5)
+    counted: list[str] = []
+    count = world.stream.count
+
+    async def counting(receiver: str, after: int) -> int:
+        counted.append(receiver)
+        return await count(receiver, after)
+
+    monkeypatch.setattr(world.stream, "count", counting)
+    world.crash(snapshots=True)
+    await world.until(lambda: bool(counted))
+    for expected in (2, 4, 5, 5):
+        await world.pass_time(0.5)
+        assert len(counted) == expected
+        await world.pass_time(JUDGE_EVERY_S - 0.5)
 
 
 @in_virtual_time
