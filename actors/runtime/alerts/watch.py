@@ -93,11 +93,12 @@ class AlertWatch:
         """
         concerned, turns = await self._concerned(), AlertTurns()
         self._counts_left = COUNTS_IN_A_ROUND_MAX
+        now = self.shard.clock.now()
         for number, actor in enumerate(concerned, 1):
             if number % JUDGED_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
-            command, now = self._seen(actor), self.shard.clock.now()
-            if alert_changes(actor.state, actor.policy, command, now):
+                now = self.shard.clock.now()
+            if alert_changes(actor.state, actor.policy, self._seen(actor), now):
                 turns.add(actor.receiver, last_raised_at(actor.state, now))
         for receiver in turns.first():
             actor_now = self.shard.actors.get(receiver)  # The one that was judged may have left memory.
