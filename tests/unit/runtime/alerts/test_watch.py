@@ -88,14 +88,12 @@ async def test_an_alert_that_is_over_ends_under_the_next_owner_though_no_event_c
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
 async def test_an_outage_of_all_nodes_is_no_failure_of_the_receiver(snapshots: bool) -> None:
-    """The receiver failed once before, and is slow afterwards, so that it is judged before it answers."""
-    world = ShardWorld(policy(retry=OFTEN, alerts=SOON))
-    world.sender.answers(503)
-    world.publish()
+    """The receiver failed before, and is slow afterwards, so that it is judged before it answers."""
+    world = failing()
     await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
     world.host.stop()
     await world.pass_time(3600)
-    world.sender.latency_s = 6.0
+    world.sender.reply, world.sender.latency_s = lambda _: answer(200), 6.0
     world.crash(snapshots=snapshots)
     await world.until_settled(1)
     await world.pass_time(ROUNDS_S)
@@ -106,13 +104,11 @@ async def test_an_outage_of_all_nodes_is_no_failure_of_the_receiver(snapshots: b
 @in_virtual_time
 async def test_a_time_in_which_no_attempt_may_start_is_no_failure_of_the_receiver(stalls: bool) -> None:
     """The owner has no lease, or a journal that takes nothing; it judges before the receiver answers."""
-    world = ShardWorld(policy(retry=OFTEN, alerts=SOON))
-    world.sender.answers(503)
-    world.publish()
+    world = failing(alerts=AlertSettings(failing_after_s=20))
     await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
     world.within_lease, world.journal.stalled = stalls, stalls
     await world.pass_time(600)
-    world.sender.latency_s = 6.0
+    world.sender.reply, world.sender.latency_s = lambda _: answer(200), 9.0
     world.within_lease, world.journal.stalled = True, False
     await world.until_settled(1)
     await world.pass_time(ROUNDS_S)
