@@ -1,9 +1,9 @@
 """The watch over the alerts of one shard's receivers: has them judged, and publishes the events about them.
 
-Every few seconds it judges all actors in memory for which something waits, or that fail, or whose alerts may
-change by themselves; passing the others costs a comparison. Nothing is done for each delivery. Every receiver
-whose alerts have to change, or to be published, is in memory, also after a takeover
-(`State.may_change_alerts`). How many alerts change in one round is bounded (`turns`).
+Every few seconds it judges all actors in memory that are parked, or whose alerts may change by themselves;
+passing the others costs a comparison. Nothing is done for each delivery. Every receiver whose alerts have to
+change, or to be published, is in memory, also after a takeover (`State.may_change_alerts`). How many alerts
+change in one round is bounded (`turns`).
 
 An event about an alert is published only when its fact is confirmed, after those before it of the same
 receiver, and the state owes it until it is recorded as published. So a new owner publishes it again if it
@@ -107,13 +107,15 @@ class AlertWatch:
         return [actor for actor in concerned if actor.state.unpublished_alerts]
 
     async def _concerned(self) -> list[Actor]:
-        """The receivers in memory whose alerts may change: what waits, or what failed, may be worth one."""
+        """The receivers in memory whose alerts may change.
+
+        One that fails is parked, since its event waits for longer than it may be held, or has lost the event.
+        """
         found = list[Actor]()
         for number, actor in enumerate(list(self.shard.actors.values()), 1):
             if number % PASSED_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
-            state = actor.state
-            if actor.loaded and (state.parked or state.failing_since is not None or state.may_change_alerts):
+            if actor.loaded and (actor.state.parked or actor.state.may_change_alerts):
                 found.append(actor)
         return found
 

@@ -12,7 +12,7 @@ from actors.configuration.policy import AlertLimits, Offline, Policy
 from actors.ids import ALERT_TYPES
 from actors.machine import commands as c
 from actors.machine import facts as f
-from actors.machine.alerts.judging import KINDS, alert_changes
+from actors.machine.alerts.judging import KINDS, alert_changes, last_raised_at
 from actors.machine.evolve import evolve
 from actors.machine.numbering import Numbered
 from actors.machine.state import UNPUBLISHED_ALERTS_MAX, State
@@ -126,6 +126,8 @@ def test_the_alert_says_why_a_receiver_is_disabled(reason: str, why: str) -> Non
 def test_an_owner_whose_clock_was_ahead_silences_no_later_alert() -> None:
     ahead = after_round(replace(FAILING, failing_since=START + 864_000), 864_100)
     recovered = after_round(replace(ahead, failing_since=None), 0)
+    assert last_raised_at(recovered, START + 60) == 0.0
+    assert last_raised_at(recovered, START + 900_000) == START + 864_100
     assert judged(replace(recovered, failing_since=START), 60) == [("failing", "alert_raised")]
 
 

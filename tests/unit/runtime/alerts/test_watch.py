@@ -7,7 +7,7 @@ from actors.machine import facts as f
 from actors.machine.alerts.judging import is_raised
 from actors.ports import Invalid
 from actors.runtime.alerts import watch
-from actors.runtime.alerts.turns import CHANGED_OF_A_TENANT_MAX
+from actors.runtime.alerts.turns import CHANGED_OF_A_TENANT_MAX, AlertTurns
 from actors.runtime.alerts.watch import JUDGE_EVERY_S
 from actors.runtime.operator_actions.resume import resume
 from actors.tenant_settings import InstallationAlerts, SettingsByTenant, TenantSettings
@@ -92,8 +92,8 @@ async def test_an_outage_of_all_nodes_is_no_failure_of_the_receiver(snapshots: b
     world = failing()
     await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
     world.host.stop()
-    await world.pass_time(3600)
-    world.sender.reply, world.sender.latency_s = lambda _: answer(200), 6.0
+    await world.pass_time(1800)
+    world.sender.reply, world.sender.latency_s = lambda _: answer(200), 9.0
     world.crash(snapshots=snapshots)
     await world.until_settled(1)
     await world.pass_time(ROUNDS_S)
@@ -211,6 +211,32 @@ async def test_a_backlog_that_only_the_stream_knows_is_counted_and_ends_no_alert
     await world.until_settled(330)
     await world.pass_time(ROUNDS_S)
     assert published(world) == [(1, "behind", "alert_raised"), (2, "behind", "alert_recovered")]
+
+
+@in_virtual_time
+async def test_an_alert_about_a_backlog_ends_once_the_next_owner_has_counted_it() -> None:
+    """The owner knows that at most 170 events wait, as many as its shard has; half the limit is 160."""
+    other = "acme.other"
+    world = ShardWorld(policy(paused=True, backlog_max=180, alerts=SOON))
+    world.put(policy(paused=True), other)
+    world.publish(150)
+    world.publish(20, receiver=other)
+    await world.until(lambda: bool(world.journal.of(f.AlertsPublished)))
+    world.put(policy(paused=True, backlog_max=400, alerts=SOON))
+    world.crash(snapshots=True)
+    await world.pass_time(2 * ROUNDS_S)
+    assert published(world) == [(1, "behind", "alert_raised"), (2, "behind", "alert_recovered")]
+
+
+@in_virtual_time
+async def test_a_receiver_that_leaves_memory_while_others_are_judged_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = failing()
+    await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
+    monkeypatch.setattr(AlertTurns, "first", lambda _: ["acme.left"])
+    assert await world.host.alerts._judge_all() == []
+    assert "acme.left" not in world.host.actors
 
 
 @in_virtual_time
