@@ -76,11 +76,15 @@ class AlertWatch:
     async def run(self) -> None:
         """Judge every few seconds, and publish what is owed, until the shard stops or is handed over."""
         loop, shard = asyncio.get_running_loop(), self.shard
+        now = shard.clock.now()
         while not shard.stopped:
             await asyncio.sleep(next_tick(loop.time(), JUDGE_EVERY_S, offset=shard.epoch) - loop.time())
-            if shard.recorder.stalled or not shard.within_lease():
-                self._interrupted_at = shard.clock.now()  # No attempt may start: receivers cannot recover.
-            elif not shard.draining and self._may_record():
+            before, now = now, shard.clock.now()
+            may_attempt = shard.within_lease() and not shard.recorder.stalled
+            # In between, the last round may have waited for a journal or a stream that took nothing.
+            if not may_attempt or now - before > 2 * JUDGE_EVERY_S:
+                self._interrupted_at = now
+            if may_attempt and not shard.draining and self._may_record():
                 unpublished = await self._judge_all()
                 if unpublished:
                     await shard.confirmed_to(shard.recorder.index)

@@ -131,6 +131,24 @@ async def test_takeovers_repeat_no_alert_and_lose_none(snapshots: bool) -> None:
     assert published(world) == [RAISED, RECOVERED]
 
 
+@in_virtual_time
+async def test_an_outage_while_an_alert_is_being_recorded_is_no_failure_of_another_receiver() -> None:
+    """The round that waits for the journal lasts as long as the outage."""
+    world, other = failing(), "acme.other"
+    world.put(policy(retry=OFTEN, alerts=AlertSettings(failing_after_s=60)), other)
+    world.publish(receiver=other)
+    world.journal.hold_at = f.AlertRaised
+    await world.until(lambda: world.journal.held)
+    world.within_lease = False
+    await world.pass_time(600)
+    world.sender.reply, world.sender.latency_s = lambda _: answer(200), 9.0
+    world.within_lease = True
+    world.journal.let_go()
+    await world.until(lambda: world.journal.folded[other].counters.delivered == 1)
+    await world.pass_time(ROUNDS_S)
+    assert published(world) == [RAISED, RECOVERED]
+
+
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
 async def test_the_next_owner_publishes_an_alert_that_is_only_recorded(snapshots: bool) -> None:
