@@ -13,6 +13,7 @@ from actors.machine.state import State
 from actors.runtime.actor import Actor
 from actors.runtime.alerts.watch import AlertWatch
 from actors.runtime.host import Host
+from actors.runtime.live_state import LiveState
 from streams import alert_events
 from streams.routing import router
 from streams.routing.fanout import published_event
@@ -73,6 +74,9 @@ ALERT_MUTANTS = [
     Mutant("alert-forgotten", "a receiver that owes the end of an alert comes back by itself",
            ((State, "may_change_alerts", property(lambda state: False)),),
            scenarios.quiet_receiver_owes_the_end_of_an_alert),
+    Mutant("alert-outage", "a time without an owner is no failure of a receiver",
+           ((LiveState, "failing_restored_at", property(lambda _: 0.0, lambda *_: None)),),
+           scenarios.no_node_lives_for_longer_than_a_receiver_may_fail),
     Mutant("alert-ids", "the id of an event about an alert consists of the alert's number",
            ((alert_events, "id_of", _id_of_each_attempt),),
            scenarios.owner_dies_before_it_records_what_it_published),

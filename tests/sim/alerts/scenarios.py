@@ -153,6 +153,25 @@ def quiet_receiver_owes_the_end_of_an_alert() -> None:
         stage.settle()
 
 
+def no_node_lives_for_longer_than_a_receiver_may_fail() -> None:
+    """The receiver fails once before that, and is well again when the next attempt is due."""
+    with staged(TWO) as stage:
+        stage.put(alerts=SOON | {"failing_after_s": 15.0}, retry={"base_s": 40.0, "cap_s": 40.0})
+        _node(stage)
+        owner = stage.owner()
+        stage.receiver_is(Manner.ERRS)
+        stage.publish("one")
+        stage.wait(1.0)
+        owner.kill()
+        stage.receivers_are_good()
+        stage.wait(20.0)
+        _node(stage)
+        stage.owner()
+        stage.settle()
+        stage.wait(12.0)
+        stage.expect(not _told(stage), f"the receiver failed for a moment, and told is {_told(stage)}")
+
+
 def receivers_of_alerts_are_down() -> None:
     """Two of them fail: each gets events about the other, none about itself, and few of them."""
     with staged(TWO) as stage:
@@ -178,4 +197,5 @@ ALL = (
     event_about_an_alert_gets_lost_before_the_next_one,
     fact_about_an_alert_is_lost_with_its_owner, owner_dies_before_it_records_what_it_published,
     quiet_receiver_owes_the_end_of_an_alert, receivers_of_alerts_are_down,
+    no_node_lives_for_longer_than_a_receiver_may_fail,
 )  # fmt: skip
