@@ -132,7 +132,7 @@ async def test_takeovers_repeat_no_alert_and_lose_none(snapshots: bool) -> None:
 
 
 @in_virtual_time
-async def test_an_outage_while_an_alert_is_being_recorded_is_no_failure_of_another_receiver() -> None:
+async def test_an_outage_while_an_alert_is_recorded_is_no_failure_of_another_receiver() -> None:
     """The round that waits for the journal lasts as long as the outage."""
     world, other = failing(), "acme.other"
     world.put(policy(retry=OFTEN, alerts=AlertSettings(failing_after_s=60)), other)
