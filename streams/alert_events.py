@@ -16,7 +16,7 @@ from actors.instants import instant_text
 from actors.machine.facts import AlertFact, AlertRaised, AlertRecovered
 from streams.installation.topology import Names
 from streams.journal.leadership import message_at
-from streams.nats.answers import Refused, Stored
+from streams.nats.answers import Refused, Stored, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.headers import EVENT_ABOUT, EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
@@ -34,7 +34,18 @@ class AlertWriter:
         self._reason = GatheredReasonLog(js, log, "alert.waiting")
 
     async def publish(self, fact: AlertFact) -> None:
-        """Publish the event about an alert. Raises `Unavailable`, also if the stream has no room for it."""
+        """Publish the event about an alert. Raises `Unavailable`, also if the stream has no room for it.
+
+        The reason is logged, since nothing else shows that an alert waits.
+        """
+        try:
+            await self._publish(fact)
+        except (Unavailable, ApiError) as error:
+            self._reason.log_once(str(error))
+            raise Unavailable(str(error)) from error
+        self._reason.clear()
+
+    async def _publish(self, fact: AlertFact) -> None:
         tenant, own_id, body = fact.receiver.partition(".")[0], id_of(fact), body_of(fact)
         headers = {EVENT_ID: own_id, EVENT_ABOUT: fact.receiver}
         event_type = ALERT_TYPES + fact.alert
@@ -47,19 +58,19 @@ class AlertWriter:
         ):
             # Another producer used the message id before us.
             answer = await self._js.publish(subject, body, headers)
-        if isinstance(answer, Stored):
-            self._reason.clear()
-            return
-        why = f"{answer.text} (JetStream error {answer.code})" if isinstance(answer, Refused) else answer.why
-        self._reason.log_once(why)
-        raise Unavailable(why)
+        match answer:
+            case Stored():
+                return
+            case Refused(code=code, text=text):
+                raise Unavailable(f"{text} (JetStream error {code})")
+            case Unanswered(why=why):
+                raise Unavailable(why)
+            case _:
+                assert_never(answer)
 
     async def _is_stored(self, position: int, address: str, body: bytes) -> bool:
         """True if our event is there: a producer may have published its body, even for another tenant."""
-        try:
-            message = await message_at(self._js, self._names.events, position)
-        except ApiError as error:
-            raise Unavailable(str(error)) from error
+        message = await message_at(self._js, self._names.events, position)
         if message is None or EVENT_ABOUT not in (message.headers or {}) or message.data != body:
             return False
         is_stray = self._names.partition_and_tenant(message.subject) is None

@@ -184,6 +184,7 @@ class JudgeAlerts(Struct, frozen=True, kw_only=True):
     - `waiting_min`, `waiting_max`: at least and at most so many events wait.
     - `oldest_at`: when the oldest of them was stored, if one waits and that is known.
     - `invalid`: the receiver has a configuration, but never had a valid one.
+    - `watched_since`: since then, the owner could have made attempts all the time.
     """
 
     limits: AlertLimits
@@ -191,6 +192,7 @@ class JudgeAlerts(Struct, frozen=True, kw_only=True):
     waiting_max: int = 0
     oldest_at: float | None = None
     invalid: bool = False
+    watched_since: float
 
 
 class RecordAlertsPublished(Struct, frozen=True):

@@ -134,13 +134,20 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def may_change_alerts(self) -> bool:
-        """True if an alert may have to begin, end or be published, though nothing happens to the receiver."""
-        changing = bool(self.disabled or self.dead_letter_at or self.unpublished_alerts)
-        if self.failing_since is None and not (changing or self.alerts):
+        """True if an alert has to begin, end or be published, though nothing happens to the receiver.
+
+        One that fails or is disabled, and has the alert, may rest: its next fact brings it back. Nor does a
+        failure alone begin an alert: that takes another failed attempt, or an event that waits for one.
+        """
+        if not (self.alerts or self.dead_letter_at or self.disabled or self.unpublished_alerts):
             return False  # The most frequent case.
-        if self.failing_since is not None or changing:
-            return True
-        return any(each.raised for each in self.alerts)
+        raised = [each.kind for each in self.alerts if each.raised]
+        if self.unpublished_alerts or not self.opened:
+            return bool(self.unpublished_alerts or raised)
+        fails = self.failing_since is not None
+        lasts = {"failing": fails, "offline": fails, "disabled": bool(self.disabled)}
+        is_told = not self.disabled or "disabled" in raised
+        return bool(self.dead_letter_at) or not is_told or not all(lasts.get(kind, False) for kind in raised)
 
     @property
     def wakes_at(self) -> float | None:

@@ -20,10 +20,11 @@ class LiveState:
     - `unconfirmed_deliveries`: number of deliveries that are not confirmed.
     - `policy`: the configuration in force.
     - `invalid`: the receiver has a configuration, but never had a valid one.
+    - `failing_restored_at`: when it came into memory, if it was failing by then; else 0.0.
     """
 
-    __slots__ = ("barrier_index", "confirmed", "environment", "invalid", "policy", "receiver", "state",
-                 "tokens", "unconfirmed_deliveries")  # fmt: skip
+    __slots__ = ("barrier_index", "confirmed", "environment", "failing_restored_at", "invalid", "policy",
+                 "receiver", "state", "tokens", "unconfirmed_deliveries")  # fmt: skip
 
     def __init__(self, receiver: str, environment: ActorEnvironment) -> None:
         self.receiver = receiver
@@ -31,6 +32,7 @@ class LiveState:
         self.state = self.confirmed = State(receiver=receiver)
         self.policy: Policy | None = None
         self.invalid = False
+        self.failing_restored_at = 0.0
         self.tokens = Tokens()
         self.barrier_index = 0
         self.unconfirmed_deliveries = 0
@@ -40,6 +42,7 @@ class LiveState:
         self.state = self.confirmed = state
         self.policy = policy
         if state.failing_since is not None:
+            self.failing_restored_at = self.environment.clock.now()
             self.environment.failing.restore(state)
 
     def record(self, command: c.Command, now: float) -> None:

@@ -1,7 +1,9 @@
 """The examination of the installation; requests within a few seconds share one, since it takes a while."""
 
 import asyncio
+from collections.abc import Awaitable
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -9,19 +11,29 @@ from angarium.api.problems import result_of, unavailable
 from angarium.connecting import Access
 from angarium.operations.installation.examine import problems
 from angarium.operations.installation.finding import Finding
-from angarium.operations.installation.raised_alerts import RaisedAlerts, raised_alerts
+from angarium.operations.installation.raised_alerts import ExaminedReceivers, examined_receivers
 
 KEPT_TIME_S = 5.0
 EXAMINE_TIMEOUT_S = 30.0
-"""Time limit of an examination; 100,000 receivers take some seconds."""
+"""Time limit of the examination of all but the receivers."""
+RECEIVERS_TIMEOUT_S = 30.0
+"""Time limit of the examination of the receivers, after that; 100,000 of them take some seconds."""
+
+
+T = TypeVar("T")
 
 
 class Examined(Struct, frozen=True):
-    """The findings of one examination, and the alerts that are raised."""
+    """The findings about all but the receivers, and what was found about these."""
 
     at: datetime
-    findings: list[Finding]
-    raised: RaisedAlerts
+    installation: list[Finding]
+    receivers: ExaminedReceivers
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All findings, the problems first."""
+        return sorted([*self.installation, *self.receivers.findings], key=lambda each: each.ok)
 
 
 class Examination:
@@ -43,10 +55,15 @@ class Examination:
             return self._last
 
     async def _examine(self) -> Examined:
-        try:
-            async with asyncio.timeout(EXAMINE_TIMEOUT_S):
-                findings = result_of(await problems(self._access))
-                raised = result_of(await raised_alerts(self._access))
-                return Examined(datetime.now(UTC), findings, raised)
-        except TimeoutError:
-            raise unavailable(f"the installation was not examined within {EXAMINE_TIMEOUT_S:g} s") from None
+        found = result_of(await _within(EXAMINE_TIMEOUT_S, problems(self._access), "installation was"))
+        receivers = await _within(RECEIVERS_TIMEOUT_S, examined_receivers(self._access), "receivers were")
+        return Examined(datetime.now(UTC), found, result_of(receivers))
+
+
+async def _within(time_s: float, examination: Awaitable[T], what: str) -> T:
+    """The result of a part of the examination. Raises `ProblemRaised` if it takes longer."""
+    try:
+        async with asyncio.timeout(time_s):
+            return await examination
+    except TimeoutError:
+        raise unavailable(f"the {what} not examined within {time_s:g} s") from None

@@ -32,9 +32,10 @@ def after_alert(state: State, fact: f.AlertFact | f.AlertsPublished) -> State:
 def last_dead_letter_at(state: State, fact: f.DeadLettered) -> float:
     """The time of the last dead letter that is worth an alert, after these.
 
-    One that an operator asked for is not, nor is an event about an alert: receivers of alerts that are down
-    would cause alerts about each other without end.
+    One that an operator asked for is not, nor one of a receiver that was removed. Nor is an event about an
+    alert: receivers of alerts that are down would cause alerts about each other without end.
     """
-    if fact.reason == OPERATOR_REASON or all(is_alert_type(each.type) for each in fact.events):
+    is_asked_for = fact.reason == OPERATOR_REASON or not state.opened
+    if is_asked_for or all(is_alert_type(each.type) for each in fact.events):
         return state.dead_letter_at
     return fact.at

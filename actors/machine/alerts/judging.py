@@ -6,7 +6,7 @@ of facts and events for each kind in that time, however often it flaps.
 
 | kind | raised when | over when |
 | --- | --- | --- |
-| `failing` | no success for `failing_after_s`, while it fails | it succeeded, or an operator resumed it |
+| `failing` | no success for `failing_after_s`, and it was tried | it succeeded, or an operator resumed it |
 | `offline` | the same for `offline.after_s` of its configuration | the same |
 | `disabled` | it is disabled | it was resumed, or has another URL |
 | `behind` | so much of `backlog_max` is used, or its oldest event is that old | both are below the half |
@@ -14,9 +14,11 @@ of facts and events for each kind in that time, however often it flaps.
 | `misconfigured` | events wait, and it never had a valid configuration | it has one, or none wait |
 
 While an operator pauses the receiver, `failing` and `offline` stay as they are. A removal ends all of them.
+
+An outage of ours is no failure of the receiver. So `failing` and `offline` need an attempt that failed so
+long after the first one, or an owner that could make attempts for that time while an event waited for one.
 """
 
-import math
 from collections.abc import Callable
 from typing import get_args
 
@@ -31,16 +33,27 @@ KINDS: tuple[f.AlertKind, ...] = get_args(f.AlertKind)
 WHY_LENGTH_MAX = 200
 
 
-class Assessment(Struct, frozen=True, gc=False):
-    """An assessment of one kind: it is `bad`, or clearly better; why, and since when, if that is known."""
+class Cause(Struct, frozen=True, gc=False):
+    """The cause for which an alert begins or ends: why, and since when, if that is known."""
 
-    bad: bool
     why: str
     since: float | None = None
 
 
-Judge = Callable[[State, Policy, c.JudgeAlerts, float], Assessment | None]
-"""Judges one kind; None if the alert stays as it is."""
+_ASKED = {"gone": "it answered 410", "asked": "it answered angarium-disable"}
+"""Why a receiver is disabled that asked for it."""
+Judge = Callable[[State, Policy, c.JudgeAlerts, float, bool], Cause | None]
+"""Judges one kind: the cause for which it ends, if it is raised, or begins, if not; None if it stays so."""
+
+
+def is_raised(state: State, kind: f.AlertKind) -> bool:
+    """True if the receiver has an alert of this kind."""
+    return any(each.raised for each in state.alerts if each.kind == kind)
+
+
+def last_raised_at(state: State, now: float) -> float:
+    """When an alert of the receiver was last raised; 0.0 if none was, or only by a clock that was ahead."""
+    return max((each.raised_at for each in state.alerts if each.raised_at <= now), default=0.0)
 
 
 def alert_changes(state: State, policy: Policy | None, seen: c.JudgeAlerts, now: float) -> list[f.Fact]:
@@ -50,76 +63,80 @@ def alert_changes(state: State, policy: Policy | None, seen: c.JudgeAlerts, now:
     for kind in KINDS:
         alert = alerts.get(kind)
         raised = alert is not None and alert.raised
-        found = _judge(kind, state, policy, seen, now)
-        if found is None or found.bad is raised:
+        cause = _judge(kind, state, policy, seen, now, raised)
+        if cause is None or len(state.unpublished_alerts) + len(facts) >= UNPUBLISHED_ALERTS_MAX:
             continue
-        # An earlier owner's clock may have been ahead; then the time between alerts is over.
-        since_raised_s = now - alert.raised_at if alert is not None else math.inf
-        too_soon = found.bad and 0 <= since_raised_s < seen.limits.interval_s
-        if too_soon or len(state.unpublished_alerts) + len(facts) >= UNPUBLISHED_ALERTS_MAX:
-            continue
-        number += 1
-        why = found.why[:WHY_LENGTH_MAX]
-        if found.bad:
-            facts.append(f.AlertRaised(
-                receiver=state.receiver, alert=kind, number=number, at=now, since=found.since, why=why,
-            ))  # fmt: skip
-        elif alert is not None:
+        why = cause.why[:WHY_LENGTH_MAX]
+        if alert is not None and alert.raised:
+            number += 1
             facts.append(f.AlertRecovered(
                 receiver=state.receiver, alert=kind, number=number, at=now,
                 raised_at=alert.raised_at, why=why,
+            ))  # fmt: skip
+        # An earlier owner's clock may have been ahead; then the time between alerts is over.
+        elif alert is None or not 0 <= now - alert.raised_at < seen.limits.interval_s:
+            number += 1
+            facts.append(f.AlertRaised(
+                receiver=state.receiver, alert=kind, number=number, at=now, since=cause.since, why=why,
             ))  # fmt: skip
     return facts
 
 
 def _judge(
-    kind: f.AlertKind, state: State, policy: Policy | None, seen: c.JudgeAlerts, now: float
-) -> Assessment | None:
+    kind: f.AlertKind, state: State, policy: Policy | None, seen: c.JudgeAlerts, now: float, raised: bool
+) -> Cause | None:
     if kind == "misconfigured":
-        return _misconfigured(state, policy, seen)
+        return _misconfigured(state, policy, seen, raised)
     if policy is not None:
-        return _JUDGES[kind](state, policy, seen, now)
+        return _JUDGES[kind](state, policy, seen, now, raised)
     # Without a configuration, one may only not be known yet.
-    return None if state.opened else Assessment(False, "it was removed")
+    return Cause("it was removed") if raised and not state.opened else None
 
 
-def _failing(state: State, policy: Policy, seen: c.JudgeAlerts, now: float) -> Assessment | None:
-    return _no_success(state, policy, seen.limits.failing_after_s, now)
+def _failing(state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
+    return _no_success(state, policy, seen, seen.limits.failing_after_s, now, raised)
 
 
-def _offline(state: State, policy: Policy, seen: c.JudgeAlerts, now: float) -> Assessment | None:
-    return _no_success(state, policy, policy.offline.after_s, now)
+def _offline(state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
+    return _no_success(state, policy, seen, policy.offline.after_s, now, raised)
 
 
-def _no_success(state: State, policy: Policy, after_s: float, now: float) -> Assessment | None:
-    since = state.failing_since
-    if since is None:
-        ended = "it accepts events again" if isinstance(state.last, f.Delivered) else "an operator ended it"
-        return Assessment(False, ended)
-    if state.disabled or state.paused or policy.paused or now - since < after_s:
+def _no_success(
+    state: State, policy: Policy, seen: c.JudgeAlerts, after_s: float, now: float, raised: bool
+) -> Cause | None:
+    since, last = state.failing_since, state.last
+    if raised and since is None:
+        return Cause("it accepts events again" if isinstance(last, f.Delivered) else "an operator ended it")
+    if raised or since is None or state.disabled or state.paused or policy.paused:
         return None
-    error = state.last.error if isinstance(state.last, f.AttemptFailed) else ""
-    return Assessment(True, f"no success for {now - since:.0f} s" + (f"; {error}" if error else ""), since)
+    failed = last if isinstance(last, f.AttemptFailed) else None
+    tried_s = failed.at - since if failed is not None and not (failed.ours or failed.rejected) else 0.0
+    watched_s = now - max(since, seen.watched_since) if seen.waiting_max else 0.0
+    if max(tried_s, watched_s) < after_s:
+        return None
+    why = f"no success for {now - since:.0f} s"
+    return Cause(f"{why}; {failed.error}" if failed is not None and failed.error else why, since)
 
 
-def _disabled(state: State, policy: Policy, seen: c.JudgeAlerts, now: float) -> Assessment:
-    if not state.disabled:
-        return Assessment(False, "it is not disabled any more")
-    why = "it answered 410" if state.disabled == "gone" else "it failed for too long"
-    return Assessment(True, why, state.disabled_at)
+def _disabled(state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
+    if raised:
+        return None if state.disabled else Cause("it is not disabled any more")
+    why = _ASKED.get(state.disabled, "it failed for too long")
+    return Cause(why, state.disabled_at) if state.disabled else None
 
 
-def _behind(state: State, policy: Policy, seen: c.JudgeAlerts, now: float) -> Assessment | None:
+def _behind(state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
     limits = seen.limits
     many = behind_count(policy, limits.behind_percent)
     age_s = 0.0 if seen.oldest_at is None else now - seen.oldest_at
+    if raised:
+        is_clearly_better = seen.waiting_max <= many / 2 and age_s <= limits.behind_after_s / 2
+        return Cause("less than half of that waits") if is_clearly_better else None
     if seen.waiting_min >= many:
-        return Assessment(True, f"{seen.waiting_min:,} events wait, of at most {policy.backlog_max:,}")
+        return Cause(f"{seen.waiting_min:,} events wait, of at most {policy.backlog_max:,}")
     if age_s >= limits.behind_after_s:
-        return Assessment(True, f"its oldest event has waited for {age_s:.0f} s", seen.oldest_at)
-    if seen.waiting_max > many / 2 or age_s > limits.behind_after_s / 2:
-        return None
-    return Assessment(False, "less than half of that waits")
+        return Cause(f"its oldest event has waited for {age_s:.0f} s", seen.oldest_at)
+    return None
 
 
 def behind_count(policy: Policy, percent: int) -> int:
@@ -127,27 +144,28 @@ def behind_count(policy: Policy, percent: int) -> int:
     return max(1, -(-policy.backlog_max * percent // 100))
 
 
-def _dead_letters(state: State, policy: Policy, seen: c.JudgeAlerts, now: float) -> Assessment | None:
-    if not state.dead_letter_at:
-        return Assessment(False, "no event was given up")
-    quiet_s = seen.limits.dead_letters_quiet_s
-    if not any(each.kind == "dead_letters" and each.raised for each in state.alerts):
-        why = f"{state.counters.dead:,} of its events were given up in all"
-        return Assessment(True, why, state.dead_letter_at)
-    if now - state.dead_letter_at < quiet_s:
+def _dead_letters(
+    state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool
+) -> Cause | None:
+    last_at, quiet_s = state.dead_letter_at, seen.limits.dead_letters_quiet_s
+    if raised and not last_at:
+        return Cause("no event was given up")
+    if raised:
+        return None if now - last_at < quiet_s else Cause(f"no event was given up for {quiet_s:.0f} s")
+    if not last_at:
         return None
-    return Assessment(False, f"no event was given up for {quiet_s:.0f} s")
+    # It may be told late: `interval_s` after another one, or by an owner that comes after an outage.
+    why = f"{state.counters.dead:,} of its events were given up in all"
+    return Cause(f"{why}, the last {max(0.0, now - last_at):.0f} s ago", last_at)
 
 
-def _misconfigured(state: State, policy: Policy | None, seen: c.JudgeAlerts) -> Assessment | None:
-    if policy is not None:
-        return Assessment(False, "it has a valid configuration")
-    if not state.parked:
-        return Assessment(False, "no event waits")
-    if seen.invalid:
-        why = "it never had a valid configuration; its events wait"
-        return Assessment(True, why, state.waiting_since)
-    return None
+def _misconfigured(state: State, policy: Policy | None, seen: c.JudgeAlerts, raised: bool) -> Cause | None:
+    waits = policy is None and state.parked
+    if raised:
+        return None if waits else Cause("it has a valid configuration" if policy else "no event waits")
+    if not (waits and seen.invalid):
+        return None
+    return Cause("it never had a valid configuration; its events wait", state.waiting_since)
 
 
 _JUDGES: dict[f.AlertKind, Judge] = {

@@ -27,8 +27,8 @@ async def list_alerts(api: InjectedApi) -> Alerts:
         )
         for each in seen.findings
     ]  # fmt: skip
-    raised = seen.raised
-    return Alerts(as_of=seen.at, alerts=found, raised=raised.alerts, raised_total=raised.total)
+    receivers = seen.receivers
+    return Alerts(as_of=seen.at, alerts=found, raised=receivers.alerts, raised_total=receivers.total)
 
 
 @get("/v1/shards", opt=needs("operate"), **LIST_SHARDS)

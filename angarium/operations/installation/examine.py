@@ -70,14 +70,11 @@ async def examine(settings: Settings) -> list[Finding]:
 
 @operation
 async def problems(access: Access) -> list[Finding]:
-    """The findings that are not ok, those of the installation first."""
-    examined = await examine_running(
-        access.js,
-        replace(access.installation, shards=await shard_count(access.js, access.names)),
-        access.settings.tenants,
-        storage_needed_by=False,
-    )
-    return sorted((each for each in examined if each.level != "ok"), key=lambda each: each.ok)
+    """The findings that are not ok, without those about receivers."""
+    installed = replace(access.installation, shards=await shard_count(access.js, access.names))
+    tenants = access.settings.tenants
+    examined = await _examine_installation(access.js, installed, tenants, storage_needed_by=False)
+    return [each for each in examined if each.level != "ok"]
 
 
 def _variable(unknown: UnknownVariable) -> Finding:
@@ -109,13 +106,21 @@ def _topology_problem(found: Mismatch | MissingStreams) -> Finding:
 
 
 async def examine_running(
+    js: JetStream, installation: Installation, tenants: Mapping[str, TenantSettings]
+) -> list[Finding]:
+    """The checks of everything that changes at run time. Raises Unavailable and ApiError."""
+    findings = await _examine_installation(js, installation, tenants, storage_needed_by=True)
+    return findings + await if_permitted("receivers", unhealthy_findings(js, installation))
+
+
+async def _examine_installation(
     js: JetStream,
     installation: Installation,
     tenants: Mapping[str, TenantSettings],
     *,
-    storage_needed_by: bool = True,
+    storage_needed_by: bool,
 ) -> list[Finding]:
-    """The checks of everything that changes at run time. Raises Unavailable and ApiError.
+    """The checks of all but the receivers.
 
     A check that our user may not make is a warning. `tenants`: the settings of single tenants.
     `storage_needed_by` also finds which shard or receiver holds a stream, and which events are in no
@@ -123,21 +128,21 @@ async def examine_running(
     """
     streams = (installation.names.events, installation.names.deliveries, installation.names.journal)
     findings = [
-        *await _if_permitted("clock", _clock(js, installation)),
+        *await if_permitted("clock", _clock(js, installation)),
         *await _behind(js, installation),
-        *await _if_permitted("streams", _recreated(js, installation)),
-        *await _if_permitted("shards", _refused(js, installation)),
+        *await if_permitted("streams", _recreated(js, installation)),
+        *await if_permitted("shards", _refused(js, installation)),
         *[await room(js, installation, name, storage_needed_by) for name in streams],
         await _letters(js, installation),
-        *await _if_permitted("nodes", _fleet(js, installation)),
-        *await _if_permitted("tenants", unrouted_findings(js, installation, tenants)),
+        *await if_permitted("nodes", _fleet(js, installation)),
+        *await if_permitted("tenants", unrouted_findings(js, installation, tenants)),
     ]
     if storage_needed_by:
-        findings += await _if_permitted("events", stray_findings(js, installation))
-    return findings + await _if_permitted("receivers", unhealthy_findings(js, installation))
+        findings += await if_permitted("events", stray_findings(js, installation))
+    return findings
 
 
-async def _if_permitted(subject: str, check: Awaitable[list[Finding]]) -> list[Finding]:
+async def if_permitted(subject: str, check: Awaitable[list[Finding]]) -> list[Finding]:
     """The findings of a check, or a warning that our user may not make it."""
     try:
         return await check

@@ -1,14 +1,18 @@
-"""The alerts about receivers that are raised."""
+"""The alerts about receivers that are raised, and the unhealthy receivers: one pass over all snapshots."""
 
 from datetime import UTC, datetime
 from heapq import nlargest
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.machine.facts import AlertKind
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from streams.observation.receivers_seen import receiver_snapshots
+from angarium.operations.installation.examine import if_permitted
+from angarium.operations.installation.finding import Finding
+from angarium.operations.installation.unhealthy_findings import unhealthy_findings
+from streams.observation.receivers_seen import ReceiverSnapshot, receiver_snapshots, shard_count
 
 RAISED_SHOWN_MAX = 1000
 
@@ -21,26 +25,53 @@ class RaisedAlert(Struct, frozen=True):
     raised_at: datetime
 
 
-class RaisedAlerts(Struct, frozen=True):
-    """The alerts that are not over, the latest first, and the number of all of them."""
+class ExaminedReceivers(Struct, frozen=True):
+    """The findings about receivers that are not ok, and the alerts that are not over, the latest first.
 
+    `total`: the number of all of these alerts.
+    """
+
+    findings: list[Finding]
     alerts: list[RaisedAlert]
     total: int
 
 
-@operation
-async def raised_alerts(access: Access) -> RaisedAlerts:
-    """The raised alerts about receivers, by their snapshots, which nodes write every five seconds."""
-    raised: dict[str, list[tuple[float, str, AlertKind]]] = {}
-    async for snapshot in receiver_snapshots(access.js, access.names):
+class GatheredAlerts:
+    """The raised alerts in the snapshots that were seen so far."""
+
+    def __init__(self) -> None:
+        self.snapshots = 0
+        self._raised: dict[str, list[tuple[float, str, AlertKind]]] = {}
+
+    def add(self, snapshot: ReceiverSnapshot) -> None:
+        """Take a snapshot; a receiver may have two, the newer of which comes later."""
+        self.snapshots += 1
         receiver, alerts = snapshot.receiver, snapshot.state.alerts if snapshot.state else ()
         if found := [(each.raised_at, receiver, each.kind) for each in alerts if each.raised]:
-            raised[receiver] = found
+            self._raised[receiver] = found
         else:
-            raised.pop(receiver, None)
-    total = sum(map(len, raised.values()))
-    latest = nlargest(RAISED_SHOWN_MAX, (each for found in raised.values() for each in found))
-    return RaisedAlerts(
-        [RaisedAlert(receiver, kind, datetime.fromtimestamp(at, UTC)) for at, receiver, kind in latest],
-        total,
-    )
+            self._raised.pop(receiver, None)
+
+    @property
+    def total(self) -> int:
+        """The number of the raised alerts."""
+        return sum(map(len, self._raised.values()))
+
+    @property
+    def latest(self) -> list[RaisedAlert]:
+        """The alerts that were raised last, the latest first."""
+        latest = nlargest(RAISED_SHOWN_MAX, (each for found in self._raised.values() for each in found))
+        return [RaisedAlert(receiver, kind, datetime.fromtimestamp(at, UTC)) for at, receiver, kind in latest]
+
+
+@operation
+async def examined_receivers(access: Access) -> ExaminedReceivers:
+    """Examine the receivers by their snapshots, which nodes write every five seconds."""
+    js, gathered = access.js, GatheredAlerts()
+    installed = replace(access.installation, shards=await shard_count(js, access.names))
+    findings = await if_permitted("receivers", unhealthy_findings(js, installed, gathered.add))
+    if not gathered.snapshots:  # The progress of the shards could not be read; the snapshots may be.
+        async for snapshot in receiver_snapshots(js, access.names):
+            gathered.add(snapshot)
+    unhealthy = [each for each in findings if each.level != "ok"]
+    return ExaminedReceivers(unhealthy, gathered.latest, gathered.total)

@@ -7,6 +7,7 @@ unhealthy receiver, so 100,000 receivers take a few seconds and no more memory t
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable
 from heapq import merge
 from itertools import islice
 from typing import Literal
@@ -86,14 +87,21 @@ class UnhealthyReceiver(Struct, frozen=True):
     policy: Policy | None = None
 
 
-async def unhealthy_findings(js: JetStream, installation: Installation) -> list[Finding]:
-    """Examine the receivers. Raises `Unavailable` and `ApiError`."""
+async def unhealthy_findings(
+    js: JetStream,
+    installation: Installation,
+    on_snapshot: Callable[[ReceiverSnapshot], None] = lambda snapshot: None,
+) -> list[Finding]:
+    """Examine the receivers. Raises `Unavailable` and `ApiError`.
+
+    `on_snapshot`: gets each snapshot that is read.
+    """
     configurations = await StoredConfigurations(js, installation.names).all()
     findings = await _invalid(configurations)
     total = f"{len(configurations)} configured"
     try:
         shards = await shard_progress(js, installation.names, installation.shards)
-        found = await _unhealthy(js, installation, configurations)
+        found = await _unhealthy(js, installation, configurations, on_snapshot)
     except NotPermitted as error:
         return [*findings, warning("receivers", f"{total}; their state cannot be read: {error}")]
     except Unusable as error:
@@ -133,12 +141,16 @@ async def _invalid(configurations: dict[str, Configuration]) -> list[Finding]:
 
 
 async def _unhealthy(
-    js: JetStream, installation: Installation, configurations: dict[str, Configuration]
+    js: JetStream,
+    installation: Installation,
+    configurations: dict[str, Configuration],
+    on_snapshot: Callable[[ReceiverSnapshot], None],
 ) -> dict[str, UnhealthyReceiver]:
     """All receivers that are unhealthy by their snapshots, by name."""
     now = time.time()
     found: dict[str, UnhealthyReceiver] = {}
     async for snapshot in receiver_snapshots(js, installation.names):
+        on_snapshot(snapshot)
         configuration = configurations.get(snapshot.receiver)
         receiver = None
         if configuration is not None and snapshot.state is not None:

@@ -6,6 +6,8 @@ from actors.errors import Unavailable
 from actors.machine.facts import AlertRaised
 from streams.alert_events import AlertWriter, body_of, id_of
 from streams.installation.topology import Names
+from streams.nats.answers import StoredMessage
+from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from tests.contract.support.faults import FaultyJetStream, ack_lost, refused
 from tests.contract.support.routers import OpenOwner, settled, stored, subscribe
@@ -13,6 +15,7 @@ from tests.contract.support.routers import OpenOwner, settled, stored, subscribe
 A, B, C = "acme.a", "acme.b", "acme.c"
 ALERT = AlertRaised(receiver=B, alert="failing", number=1, at=1_700_000_000.0)
 STORE_FULL = 10077
+STREAM_NOT_FOUND = 10059
 
 
 async def test_an_alert_reaches_its_subscribers_except_its_own_receiver(
@@ -44,6 +47,22 @@ async def test_an_alert_is_published_only_when_it_is_stored(js: JetStream, names
     info = await js.existing_stream(names.events)
     assert info.messages == 1
     await faulty.stop()
+
+
+class WithoutStream(FaultyJetStream):
+    """Finds no stream when a message is looked up."""
+
+    async def next_message(self, stream: str, subject: str, sequence: int) -> StoredMessage | None:
+        raise ApiError(STREAM_NOT_FOUND, "stream not found")
+
+
+async def test_an_alert_waits_while_its_event_cannot_be_looked_up(js: JetStream, names: Names) -> None:
+    without = WithoutStream(js.wire)
+    await without.start()
+    await AlertWriter(js, names).publish(ALERT)
+    with pytest.raises(Unavailable, match=f"JetStream error {STREAM_NOT_FOUND}"):
+        await AlertWriter(without, names).publish(ALERT)
+    await without.stop()
 
 
 @pytest.mark.parametrize("body", [b"{}", body_of(ALERT)])

@@ -5,18 +5,23 @@ The server tells a refusal to the connection and not to the request, whose answe
 
 import logging
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from actors.errors import Unavailable
+from actors.machine.facts import AlertRaised
 from angarium.cli import main
+from streams.alert_events import AlertWriter
 from streams.nats.answers import Forbidden, Put, Stored
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.errors import ConnectError, NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_for_command
 from streams.server import binary
+from tests.support.installation import install
 from tests.support.processes.commands import PATIENCE_S, Terminal
 from tests.support.processes.roles import address_told_in
 
@@ -29,6 +34,7 @@ authorization {{ users: [
   {{ user: mute, password: hush, permissions: {{ publish: {{ deny: ["$JS.API.>", "angarium.>"] }} }} }}
   {{ user: deaf, password: hush, permissions: {{ subscribe: {{ deny: ["_INBOX.>"] }} }} }}
   {{ user: private, password: hush, permissions: {{ subscribe: {{ allow: ["_INBOX_private.>"] }} }} }}
+  {{ user: unread, password: hush, permissions: {{ publish: {{ deny: ["$JS.API.STREAM.MSG.GET.>"] }} }} }}
   {{ user: hidden, password: hush, permissions: {{ publish: {{ deny: ["$KV.angarium_nodes.>"] }} }} }}
   {{ nkey: UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4 }}
 ] }}
@@ -139,6 +145,36 @@ async def test_credentials_that_are_none(address: str, tmp_path: Path) -> None:
     garbage.write_text("no credentials at all\n")
     with pytest.raises(ConnectError, match=r"a key cannot be used .*; check the files of creds and nkey"):
         await connect(ConnectOptions(servers=(f"nats://{address}",), credentials=str(garbage)))
+
+
+async def test_an_alert_whose_event_cannot_be_looked_up_waits_and_says_why(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """JetStream takes the event for a duplicate, and the node may not see whether the stored one is its."""
+    alert = AlertRaised(receiver="acme.shop", alert="failing", number=1, at=1_700_000_000.0)
+    async with connected(address, "unread") as js, connected(address, "all") as other:
+        names = await install(other, "alerts")
+        writer = AlertWriter(js, names)
+        await writer.publish(alert)
+        for _ in range(2):
+            with pytest.raises(Unavailable, match=r"MSG\.GET"):
+                await writer.publish(alert)
+        await AlertWriter(other, names).publish(alert)
+        assert (await other.existing_stream(names.events)).messages == 1
+    told = [each.__dict__["why"] for each in caplog.records if each.getMessage() == "alert.waiting"]
+    assert len(told) == 1
+    assert f"publish to $JS.API.STREAM.MSG.GET.ALERTS_EVENTS: {REMEDY}" in told[0]
+
+
+@asynccontextmanager
+async def connected(address: str, user: str) -> AsyncIterator[JetStream]:
+    """A connection of one of the users."""
+    wire = await connect(ConnectOptions(servers=(f"nats://{user}:hush@{address}",)))
+    js = JetStream(wire)
+    await js.start()
+    yield js
+    await js.stop()
+    await wire.close()
 
 
 def test_a_node_that_may_not_join_ends_and_says_why(terminal: Terminal, address: str) -> None:

@@ -86,6 +86,26 @@ def event_about_an_alert_is_lost_with_its_owner() -> None:
         _comes_back(stage)
 
 
+def event_about_an_alert_gets_lost_before_the_next_one() -> None:
+    """The event of the first alert gets lost until both are recorded, and once more after that."""
+    with staged(TWO) as stage:
+        _failing(stage)
+        lost = False
+
+        def judge(message: Message, deal: Deal) -> None:
+            nonlocal lost
+            if _is_alert(message) and b'"number":1,' in message.data and not lost:
+                lost = len(stage.checkers.alerts.recorded[R]) == 2
+            else:
+                deal()
+
+        stage.gate(judge)
+        stage.until(lambda: _is_raised(stage))
+        stage.receivers_are_good()
+        stage.until(lambda: lost)
+        _comes_back(stage)
+
+
 def fact_about_an_alert_is_lost_with_its_owner() -> None:
     """Flushes with alerts do not arrive, until the owner dies; the receiver is well again by then."""
     with staged(TWO) as stage:
@@ -133,6 +153,25 @@ def quiet_receiver_owes_the_end_of_an_alert() -> None:
         stage.settle()
 
 
+def no_node_lives_for_longer_than_a_receiver_may_fail() -> None:
+    """The receiver fails once before that, and is well again when the next attempt is due."""
+    with staged(TWO) as stage:
+        stage.put(alerts=SOON | {"failing_after_s": 15.0}, retry={"base_s": 40.0, "cap_s": 40.0})
+        _node(stage)
+        owner = stage.owner()
+        stage.receiver_is(Manner.ERRS)
+        stage.publish("one")
+        stage.wait(1.0)
+        owner.kill()
+        stage.receivers_are_good()
+        stage.wait(20.0)
+        _node(stage)
+        stage.owner()
+        stage.settle()
+        stage.wait(12.0)
+        stage.expect(not _told(stage), f"the receiver failed for a moment, and told is {_told(stage)}")
+
+
 def receivers_of_alerts_are_down() -> None:
     """Two of them fail: each gets events about the other, none about itself, and few of them."""
     with staged(TWO) as stage:
@@ -155,6 +194,8 @@ def receivers_of_alerts_are_down() -> None:
 
 ALL = (
     owners_vanish_while_a_receiver_fails, event_about_an_alert_is_lost_with_its_owner,
+    event_about_an_alert_gets_lost_before_the_next_one,
     fact_about_an_alert_is_lost_with_its_owner, owner_dies_before_it_records_what_it_published,
     quiet_receiver_owes_the_end_of_an_alert, receivers_of_alerts_are_down,
+    no_node_lives_for_longer_than_a_receiver_may_fail,
 )  # fmt: skip

@@ -83,6 +83,20 @@ def test_a_producer_cannot_publish_an_alert_without_a_receiver_of_its_tenant(abo
     assert event.about == ""
 
 
+def test_an_event_that_is_no_alert_is_about_no_receiver() -> None:
+    """Otherwise a producer could keep any event from a receiver, by a header."""
+    event = published_event(7, AT, "acme.order", {"Angarium-About": "acme.billing"}, b"{}")
+    assert (event.about, event.malformed) == ("", "")
+
+
+@pytest.mark.parametrize("header", [{"Angarium-Source": "7"}, {"Angarium-Again": "r1"}])
+def test_a_copy_of_an_event_about_an_alert_has_its_type_also_when_it_is_sent_again(
+    header: dict[str, str],
+) -> None:
+    copy = event_of(99, AT, {"Angarium-Type": "angarium.alert.failing"} | header, b"")
+    assert (copy.type, copy.malformed) == ("angarium.alert.failing", "")
+
+
 def test_a_direct_send_cannot_have_the_type_of_an_alert() -> None:
     assert "are Angarium's own" in event_of(7, AT, {"Angarium-Type": "angarium.alert.failing"}, b"").malformed
 

@@ -237,17 +237,22 @@ class DeadLetterWriter:
 
 
 class AlertWriter:
-    """Takes the events about alerts, in `stored`; `unavailable`: it does not."""
+    """Takes the events about alerts, in `stored`, unless `unavailable`; the next ones fail at first.
+
+    `fails_next`: how many of them.
+    """
 
     def __init__(self, world: "ShardWorld") -> None:
         self.stored: list[AlertFact] = []
         self.unavailable = False
+        self.fails_next = 0
         self._world = world
 
     async def publish(self, fact: AlertFact) -> None:
         assert fact in self._world.journal.folded[fact.receiver].unpublished_alerts
         await asyncio.sleep(0.001)
-        if self.unavailable:
+        if self.unavailable or self.fails_next:
+            self.fails_next = max(0, self.fails_next - 1)
             raise Unavailable("no leader")
         self.stored.append(fact)
 
