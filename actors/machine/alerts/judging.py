@@ -96,10 +96,10 @@ def _no_success(state: State, policy: Policy, after_s: float, now: float) -> Ass
     if since is None:
         ended = "it accepts events again" if isinstance(state.last, f.Delivered) else "an operator ended it"
         return Assessment(False, ended)
-    if state.disabled or state.paused or policy.paused or now - since < after_s:
+    if state.disabled or state.paused or policy.paused or (failing_s := state.failing_s(now)) < after_s:
         return None
     error = state.last.error if isinstance(state.last, f.AttemptFailed) else ""
-    return Assessment(True, f"no success for {now - since:.0f} s" + (f"; {error}" if error else ""), since)
+    return Assessment(True, f"no success for {failing_s:.0f} s" + (f"; {error}" if error else ""), since)
 
 
 def _disabled(state: State, policy: Policy, seen: c.JudgeAlerts, now: float) -> Assessment:

@@ -1,4 +1,4 @@
-"""Exchanges that begin or expire together let other work run; none expires too early."""
+"""Attempts that begin or expire together let other work run; none expires too early."""
 
 import asyncio
 import socket
@@ -7,13 +7,16 @@ from unittest.mock import Mock
 
 import pytest
 
+from angarium.delivery.connections.paced_expiry import EXPIRED_IN_TURN_MAX
 from angarium.delivery.connections.paced_starts import BEGUN_IN_TURN_MAX
-from angarium.delivery.connections.pool import DEFAULT_LIMITS, EXPIRED_AT_ONCE, Key, Pool
+from angarium.delivery.connections.pool import DEFAULT_LIMITS, Key, Pool
+from angarium.delivery.connections.shared_turns import SharedTurns
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
 from angarium.delivery.http_exchange.transport import Failure, FailureKind
 from tests.contract.transport.conftest import MakeTransport, post_to
 from tests.contract.transport.receiver import OK
+from tests.support.waiting import until
 
 Dial = Callable[[Http1Connection], Awaitable[None]]
 
@@ -26,16 +29,54 @@ def started(connection: Http1Connection) -> Exchange:
 async def test_exchanges_that_expire_together_leave_turns_for_others() -> None:
     pool, connection = Pool(DEFAULT_LIMITS), Mock(spec=Http1Connection)
     exchange: Exchange = asyncio.get_running_loop().create_future()
-    for _ in range(5 * EXPIRED_AT_ONCE):
+    for _ in range(5 * EXPIRED_IN_TURN_MAX):
         pool.expire_soon(connection, exchange)
     for turn in range(1, 6):
         await asyncio.sleep(0)
-        assert connection.expire.call_count == turn * EXPIRED_AT_ONCE
+        assert connection.expire.call_count == turn * EXPIRED_IN_TURN_MAX
     await asyncio.sleep(0)
     pool.expire_soon(connection, exchange)
     await asyncio.sleep(0)
-    assert connection.expire.call_count == 5 * EXPIRED_AT_ONCE + 1
+    assert connection.expire.call_count == 5 * EXPIRED_IN_TURN_MAX + 1
     await pool.close()
+
+
+async def test_attempts_that_wait_in_vain_together_leave_turns_for_others() -> None:
+    turns, loop = SharedTurns(1, 1), asyncio.get_running_loop()
+    with turns.turn("acme", "acme.first") as first:
+        assert await first.begin(loop.time() + 60)
+        ended: list[bool] = []
+
+        async def wait(number: int) -> None:
+            with turns.turn("acme", f"acme.r{number}") as turn:
+                ended.append(await turn.begin(loop.time()))
+
+        waiting = [asyncio.create_task(wait(number)) for number in range(5 * EXPIRED_IN_TURN_MAX)]
+        while len(ended) < len(waiting):
+            before = len(ended)
+            await asyncio.sleep(0)
+            assert len(ended) - before <= EXPIRED_IN_TURN_MAX
+        await asyncio.gather(*waiting)
+        assert not any(ended)
+
+
+async def test_a_turn_that_is_given_before_its_time_to_expire_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns, loop = SharedTurns(1, 1), asyncio.get_running_loop()
+    first, second, third = (turns.turn("acme", f"acme.{name}") for name in ("first", "second", "third"))
+    assert await first.begin(loop.time() + 60)
+    due = list[Callable[[], object]]()
+    monkeypatch.setattr(turns.expiry, "call_soon", due.append)
+    beginning = asyncio.create_task(second.begin(loop.time()))
+    await until(lambda: bool(due))
+    first.end()
+    due.pop()()
+    monkeypatch.undo()
+    assert await beginning
+    assert not await third.begin(loop.time())
+    second.end()
+    assert await third.begin(loop.time())
 
 
 @pytest.mark.parametrize("kind", [Http1Transport], indirect=True)

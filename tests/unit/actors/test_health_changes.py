@@ -7,7 +7,7 @@ import pytest
 from actors.configuration.policy import Offline, Retry
 from actors.health_changes import REPORTED_AT_ONCE_MAX, FailingReceivers, HealthChange, health_change
 from actors.machine import facts as f
-from actors.machine.outcome import Answered, Failed
+from actors.machine.outcome import PROXY, Answered, Failed
 from actors.machine.state import State
 from actors.ports import Invalid
 from actors.runtime.operator_actions.resume import resume
@@ -17,6 +17,7 @@ from tests.unit.worlds.virtual_time import in_virtual_time
 
 SOON = Offline(after_s=60, disable_after_s=600)
 SELDOM = Retry(base_s=3600, cap_s=3600)
+REFUSED = Failed(error=PROXY, detail="proxy default: answered 502", latency_ms=3.0)
 
 
 def reported(world: ShardWorld) -> list[str]:
@@ -130,6 +131,26 @@ async def test_a_shorter_time_applies_at_once_and_a_longer_one_too() -> None:
     assert reported(world) == []
     world.put(policy(offline=Offline(after_s=300), retry=SELDOM))
     await world.pass_time(1)
+    assert reported(world) == ["offline"]
+
+
+@in_virtual_time
+async def test_an_outage_of_the_proxy_is_not_announced_and_the_time_goes_on_after_it() -> None:
+    world = failing()
+    await world.pass_time(30)
+    world.sender.reply = lambda _: REFUSED
+    await world.pass_time(600)
+    assert reported(world) == []
+    world.sender.reply = lambda _: NO_ANSWER
+    await world.pass_time(20)
+    assert reported(world) == []
+    await world.pass_time(30)
+    assert reported(world) == ["offline"]
+    world.sender.reply = lambda _: REFUSED
+    await world.pass_time(300)
+    world.crash()
+    world.sender.reply = lambda _: NO_ANSWER
+    await world.pass_time(300)
     assert reported(world) == ["offline"]
 
 

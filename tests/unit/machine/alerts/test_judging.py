@@ -170,6 +170,13 @@ def test_owed_events_bring_a_receiver_back_and_are_bounded() -> None:
     assert judged(replace(full, failing_since=None), 301) == []
 
 
+def test_an_outage_of_the_proxy_raises_no_alert_about_a_receiver_that_had_failed_once() -> None:
+    refused = f.AttemptFailed(receiver=RECEIVER, events=(), at=START + 5, attempt=2, ours=True)
+    state = replace(FAILING, last=refused)
+    assert judged(state, 10**6) == []
+    assert judged(replace(state, failing_since=START - 400), 10**6) != []
+
+
 @given(st.lists(st.tuples(st.booleans(), st.floats(0.1, 400)), min_size=1, max_size=60))
 def test_a_flapping_receiver_raises_each_alert_once_an_interval(
     course: list[tuple[bool, float]],
