@@ -154,7 +154,8 @@ def _outcome(
     # If this node lacks connections, the event has not failed, but frequent attempts would make it worse.
     ours = isinstance(outcome, Failed) and outcome.ours
     failures = attempt if ours else (entry.failures if entry else 0) + 1
-    in_a_row = state.failures_in_a_row + 1 - FAILURES_IN_A_ROW_MAX
+    earlier = state.failures_in_a_row if ours else state.consecutive_failures
+    in_a_row = earlier + 1 - FAILURES_IN_A_ROW_MAX
     held = policy is not None and policy.order == "relaxed" and verdict is Verdict.RETRY and in_a_row >= 0
     facts: list[f.Fact] = [f.AttemptFailed(
         error=_error(outcome), next_at=at + backoff_s(base_s, cap_s, failures, spread),
