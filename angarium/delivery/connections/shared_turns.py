@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Hashable
-from functools import partial
 from typing import Self
 
 from angarium.delivery.connections.connection_turns import Bound, Slots, Waiter
@@ -58,22 +57,27 @@ class Turn:
         if self._waiter is not None:
             return True
         waiter = self._waiter = self._turns.enter(self._sharer, self._receiver)
-        loop, expire = asyncio.get_running_loop(), partial(self._expire, waiter)
-        timer = loop.call_at(deadline, self._turns.expiry.call_soon, expire)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_at(deadline, self._expire, waiter)
         try:
             await waiter.future
         finally:
             timer.cancel()
+        if loop.time() >= deadline:
+            self.end()
         return self._waiter is not None
 
     def end(self) -> None:
-        """Give up the slot, or stop waiting for one."""
+        """Give up the slot, or the place in the queue."""
         if self._waiter is not None:
-            self._turns.leave(self._sharer, self._waiter)
-            self._waiter.wake()
-            self._waiter = None
+            self._leave(self._waiter)
 
     def _expire(self, waiter: Waiter[None]) -> None:
-        """Stop waiting, unless a slot was given meanwhile."""
-        if self._waiter is waiter and not waiter.future.done():
-            self.end()
+        """Leave the queue at once, so that no slot is given to it; the attempt continues in its turn."""
+        if not waiter.future.done():
+            self._leave(waiter)
+            self._turns.expiry.call_soon(waiter.wake)
+
+    def _leave(self, waiter: Waiter[None]) -> None:
+        self._turns.leave(self._sharer, waiter)
+        self._waiter = None

@@ -16,7 +16,6 @@ from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
 from angarium.delivery.http_exchange.transport import Failure, FailureKind
 from tests.contract.transport.conftest import MakeTransport, post_to
 from tests.contract.transport.receiver import OK
-from tests.support.waiting import until
 
 Dial = Callable[[Http1Connection], Awaitable[None]]
 
@@ -60,23 +59,31 @@ async def test_attempts_that_wait_in_vain_together_leave_turns_for_others() -> N
         assert not any(ended)
 
 
-async def test_a_turn_that_is_given_before_its_time_to_expire_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_turn_that_comes_with_the_deadline_goes_to_the_next_attempt() -> None:
     turns, loop = SharedTurns(1, 1), asyncio.get_running_loop()
     first, second, third = (turns.turn("acme", f"acme.{name}") for name in ("first", "second", "third"))
     assert await first.begin(loop.time() + 60)
-    due = list[Callable[[], object]]()
-    monkeypatch.setattr(turns.expiry, "call_soon", due.append)
-    beginning = asyncio.create_task(second.begin(loop.time()))
-    await until(lambda: bool(due))
+    now = loop.time()
+    loop.call_at(now - 0.001, first.end)
+    assert not await second.begin(now)
+    assert await third.begin(loop.time() + 60)
+    assert not await second.begin(loop.time() + 0.01)
+    third.end()
+    assert await second.begin(loop.time() + 60)
+
+
+async def test_a_turn_is_not_given_to_an_attempt_whose_time_is_over() -> None:
+    turns, loop = SharedTurns(1, 1), asyncio.get_running_loop()
+    first, last = turns.turn("acme", "acme.first"), turns.turn("acme", "acme.last")
+    assert await first.begin(loop.time() + 60)
+    late = [turns.turn("acme", f"acme.r{number}") for number in range(5 * EXPIRED_IN_TURN_MAX)]
+    waiting = [asyncio.create_task(each.begin(loop.time())) for each in late]
+    while not waiting[0].done():
+        await asyncio.sleep(0)
+    assert not waiting[-1].done()
     first.end()
-    due.pop()()
-    monkeypatch.undo()
-    assert await beginning
-    assert not await third.begin(loop.time())
-    second.end()
-    assert await third.begin(loop.time())
+    assert await last.begin(loop.time() + 60)
+    assert not any(await asyncio.gather(*waiting))
 
 
 @pytest.mark.parametrize("kind", [Http1Transport], indirect=True)
