@@ -9,6 +9,7 @@ import pytest
 from actors.configuration.policy import Policy, Rate
 from actors.machine import facts as f
 from actors.machine.evolve import evolve
+from actors.machine.facts import AttemptFailed
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
@@ -159,6 +160,13 @@ def test_a_snapshot_of_a_healthy_receiver_costs_one_comparison() -> None:
     found = unhealthy_findings.judge(standing, failing, raw, NOW)
     assert found is not None
     assert found.ailment == "offline"
+
+
+def test_the_time_after_an_attempt_that_failed_through_us_is_no_ailment() -> None:
+    refused = AttemptFailed(receiver="acme.well", events=(), at=NOW - HOUR + 5, attempt=2, ours=True)
+    state = State(receiver="acme.well", opened=True, failing_since=NOW - HOUR, last=refused)
+    raw = b'{"url":"https://x.example/"}'
+    assert unhealthy_findings.judge(ReceiverSnapshot("acme.well", 0, state), state, raw, NOW) is None
 
 
 BUSY = Counts(attempts=15, settled=15, busy_ms=14_900.0)

@@ -78,8 +78,7 @@ async def test_a_turn_is_not_given_to_an_attempt_whose_time_is_over() -> None:
     assert await first.begin(loop.time() + 60)
     late = [turns.turn("acme", f"acme.r{number}") for number in range(5 * EXPIRED_IN_TURN_MAX)]
     waiting = [asyncio.create_task(each.begin(loop.time())) for each in late]
-    while not waiting[0].done():
-        await asyncio.sleep(0)
+    assert not await waiting[0]
     assert not waiting[-1].done()
     first.end()
     assert await last.begin(loop.time() + 60)

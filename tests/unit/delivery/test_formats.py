@@ -113,6 +113,10 @@ def test_a_cloudevent_says_that_it_was_sent_again_and_whose_trace_it_is_in(body_
         b"{} {}",
         b"01",
         b'"\\x"',
+        b'"\\ud800"',
+        b'{"\\udc00": 1}',
+        b'"\\ud800\\u0041"',
+        b'"\xed\xa0\x80"',
         b"[" * (NESTED_MAX + 1) + b"]" * (NESTED_MAX + 1),
         b"[" * 200_000 + b"]" * 200_000,
         b"]" * 200 + b"[" * 200,
@@ -151,6 +155,7 @@ def test_a_body_is_json_by_its_type_only(content_type: str, is_json: bool) -> No
         b'["' + b"[{" * 5000 + b'\\"]"]',
         b"[" + b"{}," * 5000 + b"{}]",
         b" 1e999 ",
+        b'"\\ud83d\\ude00"',
         b"null",
     ],
 )
