@@ -19,7 +19,7 @@ class PacedExpiry:
         self._due: deque[Callable[[], object]] = deque()
 
     def call_soon(self, expire: Callable[[], object]) -> None:
-        """Call it in its turn."""
+        """Call `expire` in its turn."""
         if not self._due:
             asyncio.get_running_loop().call_soon(self._expire)
         self._due.append(expire)

@@ -128,7 +128,7 @@ class ProxyTurn:
         self._turn.end()
 
     async def begin(self, deadline: float) -> None:
-        """Wait for it, unless it has begun; raises NoAnswer."""
+        """Wait for the turn, unless it has begun; raises NoAnswer."""
         if not await self._turn.begin(deadline):
             raise self._proxy.failure("too many attempts wait for its answer")
 

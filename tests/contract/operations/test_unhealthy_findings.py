@@ -9,7 +9,6 @@ import pytest
 from actors.configuration.policy import Policy, Rate
 from actors.machine import facts as f
 from actors.machine.evolve import evolve
-from actors.machine.facts import AttemptFailed
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
@@ -163,7 +162,7 @@ def test_a_snapshot_of_a_healthy_receiver_costs_one_comparison() -> None:
 
 
 def test_the_time_after_an_attempt_that_failed_through_us_is_no_ailment() -> None:
-    refused = AttemptFailed(receiver="acme.well", events=(), at=NOW - HOUR + 5, attempt=2, ours=True)
+    refused = f.AttemptFailed(receiver="acme.well", events=(), at=NOW - HOUR + 5, attempt=2, ours=True)
     state = State(receiver="acme.well", opened=True, failing_since=NOW - HOUR, last=refused)
     raw = b'{"url":"https://x.example/"}'
     assert unhealthy_findings.judge(ReceiverSnapshot("acme.well", 0, state), state, raw, NOW) is None

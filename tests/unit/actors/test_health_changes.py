@@ -135,7 +135,7 @@ async def test_a_shorter_time_applies_at_once_and_a_longer_one_too() -> None:
 
 
 @in_virtual_time
-async def test_an_outage_of_the_proxy_is_not_announced_and_the_time_goes_on_after_it() -> None:
+async def test_an_outage_of_the_proxy_is_not_announced_as_the_receivers() -> None:
     world = failing()
     await world.pass_time(30)
     world.sender.reply = lambda _: REFUSED

@@ -170,7 +170,7 @@ def test_owed_events_bring_a_receiver_back_and_are_bounded() -> None:
     assert judged(replace(full, failing_since=None), 301) == []
 
 
-def test_an_outage_of_the_proxy_raises_no_alert_about_a_receiver_that_had_failed_once() -> None:
+def test_an_outage_of_the_proxy_raises_no_alert_about_a_receiver() -> None:
     refused = f.AttemptFailed(receiver=RECEIVER, events=(), at=START + 5, attempt=2, ours=True)
     state = replace(FAILING, last=refused)
     assert judged(state, 10**6) == []
