@@ -121,7 +121,7 @@ class Http1Transport:
             await turn.begin(deadline)
 
             async def connect_through(address: str, until: float) -> Http1Connection:
-                # The turn has ended if a tunnel to an earlier address was open, but TLS or the receiver failed there.
+                # The turn has ended if a tunnel to an earlier address was opened, and TLS failed in it.
                 await turn.begin(until)
                 return await self._connect(request, way, turn.connect, fresh, address, until)
 

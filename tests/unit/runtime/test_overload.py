@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.configuration.policy import Offline, Retry
+from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.evolve import evolve
@@ -132,6 +133,26 @@ def test_five_failures_in_a_row_pause_a_relaxed_receiver_too() -> None:
     assert actor.step(until, head=event(9), in_flight=(1,)) == s.Rest(Rule.IN_FLIGHT)
     actor.ends(event(1), answer(500), at=until)
     assert (actor.state.consecutive_failures, actor.state.backoff_until) == (1, 0.0)
+
+
+@pytest.mark.parametrize("end", ["success", "failure", "resume", "url", "forget"])
+def test_our_failures_in_a_row_end_with_the_receivers_next_answer_or_an_operator(end: str) -> None:
+    actor = Actor(policy(order="relaxed"))
+    for position in range(1, FAILURES_IN_A_ROW_MAX + 1):
+        actor.ends(event(position), OVERLOADED)
+    now = actor.state.backoff_until
+    match end:
+        case "success" | "failure":
+            actor.ends(event(1), answer(200 if end == "success" else 500), at=now)
+        case "resume":
+            actor.do(c.ResumeReceiver(), at=now)
+        case "url":
+            actor.adopt(policy(order="relaxed", url="https://other.example"), at=now)
+        case _:
+            actor.do(c.ForgetBacklog(position=9, waiting=0), at=now)
+    held = {position: event(position) for position in range(1, 10)}
+    assert actor.state.failures_in_a_row == (end == "failure")
+    assert end == "forget" or isinstance(actor.step(now + 9, open_in_memory=held, in_flight=(9,)), s.Post)
 
 
 def test_facts_that_do_not_say_whose_fault_it_was_are_read_as_the_receivers() -> None:

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from angarium.delivery.connections.pool import ConnectionLimits
+from angarium.delivery.egress import proxy as proxy_module
 from angarium.delivery.egress.proxy import TUNNEL_REQUESTS_MAX
 from angarium.delivery.egress.tunnel import ANSWER_BYTES_MAX
 from angarium.delivery.http_exchange.transport import Failure, FailureKind, ProfileNames, Response
@@ -219,24 +220,36 @@ async def test_receivers_that_hang_in_their_tunnels_hold_no_turn_at_the_proxy(
 
 
 async def test_a_second_address_is_tried_in_another_turn_at_the_proxy(
-    egress: Egress, proxy: TestProxy, receiver: Receiver, names: Names
+    egress: Egress,
+    proxy: TestProxy,
+    receiver: Receiver,
+    names: Names,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(proxy_module, "TUNNEL_REQUESTS_MAX", 2)
     names.addresses["hook.example"] = ("127.0.0.2", "127.0.0.1")
+    asking = most = 0
 
     async def leads_to_the_second(client: Client) -> None:
-        authority = await client.asked()
-        if authority.startswith("127.0.0.1:"):
-            await client.send(OPENED)
-            await client.lead_to(receiver.port)
-        else:
+        nonlocal asking, most
+        if (await client.asked()).startswith("127.0.0.2:"):
             await client.send(OPENED + b"early")
             await client.until_closed()
+            return
+        asking += 1
+        most = max(most, asking)
+        await asyncio.sleep(0.05)  # It takes much longer than to be refused at the first address.
+        asking -= 1
+        await client.send(OPENED)
+        await client.lead_to(receiver.port)
 
     proxy.script = leads_to_the_second
     transport = egress.transport(proxies=_settings(proxy))
     url = f"http://hook.example:{receiver.port}/"
-    for number in range(TUNNEL_REQUESTS_MAX + 1):
-        answered(await post_to(transport, url, receiver=f"acme.r{number}", profiles=EU))
+    posts = [post_to(transport, url, receiver=f"acme.r{number}", profiles=EU) for number in range(5)]
+    for each in await asyncio.gather(*posts):
+        answered(each)
+    assert most == 1
 
 
 async def test_attempts_that_got_no_turn_at_the_proxy_are_not_the_receivers_failure(
