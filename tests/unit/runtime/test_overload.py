@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.configuration.policy import Offline, Retry
@@ -105,6 +105,10 @@ def counted_s(course: list[tuple[int, Kind]]) -> int:
 
 
 @given(COURSE, st.integers(0, 400))
+@example([(0, "failure"), (5, "ours"), (7, "throttled")], 9)
+@example([(0, "failure"), (5, "our ping"), (7, "rejected")], 9)
+@example([(0, "failure"), (5, "ours"), (7, "ours"), (7, "ping")], 9)
+@example([(0, "ours"), (5, "failure"), (7, "ours"), (7, "failure")], 9)
 def test_time_after_our_failures_does_not_count_as_failing(
     course: list[tuple[int, Kind]], later_s: int
 ) -> None:

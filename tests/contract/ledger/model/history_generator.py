@@ -128,7 +128,7 @@ class HistoryGenerator:
             "attempt": attempts + 1,
             "latency_ms": 12.0,
         }
-        moved = None if state.failing_since is None or event.sequence % 2 else state.failing_since + 0.25
+        moved = None if state.failing_since is None else state.failing_since + event.sequence % 3 / 4
         match self._chance.randrange(5):
             case 0:
                 return f.Throttled(**shared, status=429, until=at + 60, failing_since=moved)

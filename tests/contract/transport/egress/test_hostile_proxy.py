@@ -2,10 +2,13 @@
 
 import asyncio
 import socket
+from collections.abc import Hashable
 
 import pytest
 
+from angarium.delivery.connections.connection_turns import Waiter
 from angarium.delivery.connections.pool import ConnectionLimits
+from angarium.delivery.connections.shared_turns import SharedTurns
 from angarium.delivery.egress import proxy as proxy_module
 from angarium.delivery.egress.proxy import TUNNEL_REQUESTS_MAX
 from angarium.delivery.egress.tunnel import ANSWER_BYTES_MAX
@@ -250,6 +253,37 @@ async def test_a_second_address_is_tried_in_another_turn_at_the_proxy(
     for each in await asyncio.gather(*posts):
         answered(each)
     assert most == 1
+
+
+async def test_an_attempt_with_several_addresses_keeps_its_place_in_the_queue_at_the_proxy(
+    egress: Egress,
+    proxy: TestProxy,
+    receiver: Receiver,
+    names: Names,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proxy_module, "TUNNEL_REQUESTS_MAX", 2)
+    queued: list[str] = []
+    enter = SharedTurns.enter
+
+    def counted(turns: SharedTurns, sharer: Hashable, name: str) -> Waiter[None]:
+        queued.append(name)
+        return enter(turns, sharer, name)
+
+    monkeypatch.setattr(SharedTurns, "enter", counted)
+    names.addresses["hook.example"] = ("127.0.0.2", "127.0.0.1")
+    proxy.script = silent
+    transport = egress.transport(proxies=_settings(proxy))
+    url = f"http://hook.example:{receiver.port}/"
+    holder = asyncio.create_task(
+        post_to(transport, url, receiver="acme.holder", profiles=EU, timeout_s=ENOUGH_S)
+    )
+    await until(lambda: len(proxy.heads) == 1)
+    failure = failed(await post_to(transport, url, receiver="acme.r", profiles=EU, timeout_s=SOON_S))
+    assert failure.detail == "proxy eu: too many attempts wait for its answer"
+    assert queued == ["acme.holder", "acme.r"]
+    holder.cancel()
+    await asyncio.wait((holder,))
 
 
 async def test_attempts_that_got_no_turn_at_the_proxy_are_not_the_receivers_failure(
