@@ -128,16 +128,20 @@ def is_deep(body: bytes) -> bool:
         if depth <= NESTED_MAX // 2:
             # Together these lead beyond the limit only if each of them opens one more level.
             part = brackets[begin : begin + NESTED_MAX + 1 - depth]
-            depth += 2 * part.count(1) - len(part)
-            deepest = depth
+            depth = deepest = depth + _levels_in(part)
         else:
             part = brackets[begin : begin + _COUNTED_AT_ONCE]
-            depths = list(accumulate(memoryview(part).cast("b"), initial=depth))
-            depth, deepest = depths[-1], max(depths)
+            deepest = max(accumulate(memoryview(part).cast("b"), initial=depth))
+            depth += _levels_in(part)
         if deepest > NESTED_MAX:
             return True
         begin += len(part)
     return False
+
+
+def _levels_in(brackets: bytes) -> int:
+    """The levels that are opened in them, less those that are closed."""
+    return 2 * brackets.count(1) - len(brackets)
 
 
 def _brackets(body: bytes) -> bytes:
