@@ -1,7 +1,7 @@
 """Values that a type allows, in words: for errors that tell people what to write instead."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any
 
@@ -14,6 +14,8 @@ _UNKNOWN = re.compile(r"Object contains unknown field `([^`]+)`")
 LIKENESS_MIN = 0.6
 COMPARED_LENGTH_MAX = 40
 """Length of the longest name that is compared with known ones, which takes time."""
+NAMED_MAX = 8
+"""Members of an object that a sentence lists."""
 _TIME = "a time with its zone, such as 2026-01-31T12:00:00Z"
 
 
@@ -32,9 +34,11 @@ def problem(error: msgspec.ValidationError, kind: Any) -> tuple[str, str]:
 
 
 def unknown_member(name: str, known: Collection[str]) -> str:
-    """The sentence about a member that does not exist, with the one that was probably meant."""
-    meant = closest(name, known)
-    return f"unknown member; {f'did you mean {meant}?' if meant else 'check the spelling'}"
+    """The sentence about an unknown member, with the one that was meant, or a few that can be there."""
+    if meant := closest(name, known):
+        return f"unknown member; did you mean {meant}?"
+    few = 0 < len(known) <= NAMED_MAX
+    return f"unknown member; {f'only {_listed(sorted(known))} can be here' if few else 'check the spelling'}"
 
 
 def closest(name: str, known: Collection[str]) -> str | None:
@@ -89,8 +93,7 @@ def allowed(kind: inspect.Type) -> str:
         case inspect.UnionType(types=types):
             return " or ".join(allowed(each) for each in types if not isinstance(each, inspect.NoneType))
         case inspect.LiteralType(values=values):
-            *most, last = map(str, values)
-            return f"{', '.join(most)} or {last}" if most else last
+            return _listed(list(map(str, values)))
         case inspect.IntType(ge=low, le=high):
             return f"a whole number{_span(low, high)}"
         case inspect.FloatType(ge=low, le=high):
@@ -109,6 +112,11 @@ def allowed(kind: inspect.Type) -> str:
             return f"a string of {low or 0} to {high} characters" if high else "a string that is not empty"
         case _:
             return "a string"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _several(kind: inspect.Type) -> str:

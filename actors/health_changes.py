@@ -43,9 +43,13 @@ class HealthChange(Struct, frozen=True, kw_only=True):
 
 
 class _Failing(Struct):
-    """A receiver that fails: since when, its last error, and whether it was reported as offline."""
+    """A receiver that fails: since when, its last error, and whether it was reported as offline.
+
+    - `ours_since`: from then on, no time counts (`State.ours_since`).
+    """
 
     since: float
+    ours_since: float | None = None
     error: str = ""
     is_paused: bool = False
     is_reported: bool = False
@@ -92,8 +96,10 @@ class FailingReceivers:
             self._failing.pop(state.receiver, None)
             return
         failing = self._failing.get(state.receiver)
-        if failing is None or failing.since != state.failing_since:
+        if failing is None:
             failing = self._failing[state.receiver] = _Failing(state.failing_since)
+        failing.since, failing.ours_since = state.failing_since, state.ours_since
+        if not failing.is_reported:
             self._schedule(state.receiver, self._offline_at(state.receiver, failing))
         failing.error = state.last.error if isinstance(state.last, f.AttemptFailed) else ""
         failing.is_paused = state.paused
@@ -123,12 +129,15 @@ class FailingReceivers:
                 continue
             failing.is_reported = True
             count += 1
-            why = _no_success(now - failing.since, failing.error)
+            until = now if failing.ours_since is None else failing.ours_since
+            why = _no_success(until - failing.since, failing.error)
             self._on_health_change(_change("offline", receiver, why, failing.since))
 
     def _offline_at(self, receiver: str, failing: _Failing) -> float:
+        """The time at which it counts as offline; never, if no more time counts before."""
         policy = self._policy(receiver)
-        return failing.since + (policy.offline if policy else Offline()).after_s
+        offline_at = failing.since + (policy.offline if policy else Offline()).after_s
+        return math.inf if failing.ours_since is not None and failing.ours_since < offline_at else offline_at
 
     def _schedule(self, receiver: str, at: float) -> None:
         """Look at the receiver at that time, or earlier: what is due by then is found out then."""

@@ -209,7 +209,7 @@ def held_back(state: State, policy: Policy | None, now: float) -> Phase | None:
     rule = held.rule if held else None
     if rule is Rule.DISABLED or rule is Rule.PAUSED:
         return "disabled" if rule is Rule.DISABLED else "paused"
-    if state.failing_since is not None and now - state.failing_since >= policy.offline.after_s:
+    if state.failing_since is not None and state.failing_s(now) >= policy.offline.after_s:
         return "offline"
     if rule is None:
         return None

@@ -2,7 +2,7 @@
 
 A receiver names its profiles (`"proxy": "eu"`, `"tls": "partner"`); what they mean is the operator's. So no
 file, user or password of them is in a configuration, and a receiver cannot use a way that is not offered to
-its tenant, or go round the default proxy.
+its tenant, or bypass the default proxy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ _FileName = Annotated[str, Meta(min_length=1)]
 class ProxySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A proxy for connections to receivers, by CONNECT.
 
-    - `url`: `http://host:port`, or `https://host:port` for a proxy that is spoken to over TLS.
+    - `url`: `http://host:port`, or `https://host:port` for a proxy that uses TLS.
     - `user`: with the password in `password_file`, or in the variable that `password_variable` names.
     - `resolve`: `here`: the node resolves and judges names, and asks the proxy for an address; `there`: the
       proxy resolves them, and its own rules decide.
@@ -86,26 +86,24 @@ def _missing(
 ) -> list[str]:
     """The problem with a named profile, if there is one."""
     profile = profiles.get(name)
-    if profile is None:
-        why = f"nodes have no profile {name}; correct the name, or add [{table}.{name}] to their settings"
-    elif profile.tenants and tenant not in profile.tenants:
-        why = f"the profile {name} is not for the tenant {tenant}; name another, or add it to its tenants"
-    else:
+    if profile is not None and (not profile.tenants or tenant in profile.tenants):
         return []
-    return [f"{member}: {why}"]
+    # The same for a profile of another tenant: who may not use it need not know that it exists.
+    why = f"nodes have no profile {name} for the tenant {tenant}"
+    return [f"{member}: {why}; correct the name, or add [{table}.{name}] to their settings, for this tenant"]
 
 
-def proxies(value: Any) -> tuple[dict[str, ProxySettings], list[tuple[str, str]]]:
-    """The proxies of a settings file, and what is wrong: the member, and a sentence."""
-    return _table("proxies", value, ProxySettings)
+def read_proxies(value: Any) -> tuple[dict[str, ProxySettings], list[tuple[str, str]]]:
+    """Read the proxies of a settings file; also returns what is wrong: the member, and a sentence."""
+    return _read_profiles("proxies", value, ProxySettings)
 
 
-def tls_profiles(value: Any) -> tuple[dict[str, TlsSettings], list[tuple[str, str]]]:
-    """The TLS profiles of a settings file, and what is wrong: the member, and a sentence."""
-    return _table("tls", value, TlsSettings)
+def read_tls_profiles(value: Any) -> tuple[dict[str, TlsSettings], list[tuple[str, str]]]:
+    """Read the TLS profiles of a settings file; also returns what is wrong: the member, and a sentence."""
+    return _read_profiles("tls", value, TlsSettings)
 
 
-def _table(table: str, value: Any, kind: type[T]) -> tuple[dict[str, T], list[tuple[str, str]]]:
+def _read_profiles(table: str, value: Any, kind: type[T]) -> tuple[dict[str, T], list[tuple[str, str]]]:
     if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
         return {}, [(table, f"must have a table for each profile, such as [{table}.partner]")]
     found, problems = dict[str, T](), list[tuple[str, str]]()
@@ -120,7 +118,7 @@ def _table(table: str, value: Any, kind: type[T]) -> tuple[dict[str, T], list[tu
     return found, problems
 
 
-def contradictions(
+def profile_problems(
     proxies: Mapping[str, ProxySettings], tls: Mapping[str, TlsSettings]
 ) -> Iterator[tuple[str, str]]:
     """Yields what no type can express about the profiles: the member, and a sentence.
@@ -128,14 +126,14 @@ def contradictions(
     Files and variables are left to the node, since other processes read the same settings and need neither.
     """
     for name, proxy in proxies.items():
-        for member, why in _proxy_contradictions(proxy, tls):
+        for member, why in _proxy_problems(proxy, tls):
             yield f"proxies.{name}.{member}", why
     for name, profile in tls.items():
-        for member, why in _tls_contradictions(profile):
+        for member, why in _tls_problems(profile):
             yield f"tls.{name}{member}", why
 
 
-def _proxy_contradictions(proxy: ProxySettings, tls: Mapping[str, TlsSettings]) -> Iterator[tuple[str, str]]:
+def _proxy_problems(proxy: ProxySettings, tls: Mapping[str, TlsSettings]) -> Iterator[tuple[str, str]]:
     if not _is_proxy(proxy.url):
         # Not shown: it may hold a password.
         yield "url", "write it as http://host:port or https://host:port, without user and password"
@@ -148,10 +146,10 @@ def _proxy_contradictions(proxy: ProxySettings, tls: Mapping[str, TlsSettings]) 
         if proxy.tls not in tls:
             yield "tls", f"there is no [tls.{proxy.tls}]; add it, or correct the name"
         elif not proxy.url.startswith("https:"):
-            yield "tls", "needs a proxy that is spoken to over TLS: url must begin with https://"
+            yield "tls", "needs a proxy that uses TLS: url must begin with https://"
 
 
-def _tls_contradictions(profile: TlsSettings) -> Iterator[tuple[str, str]]:
+def _tls_problems(profile: TlsSettings) -> Iterator[tuple[str, str]]:
     if profile.certificate is None and profile.authorities is None:
         yield "", "needs a certificate, or authorities"
     if profile.key is not None and profile.certificate is None:

@@ -394,8 +394,8 @@ def _tenant(members: dict[str, Any]) -> TenantSettings:
 
 
 _READ_TABLE: dict[str, Callable[[Any], tuple[Any, list[tuple[str, str]]]]] = {
-    "tenants": _tenants, "alerts": _alerts, "proxies": egress_settings.proxies,
-    "tls": egress_settings.tls_profiles,
+    "tenants": _tenants, "alerts": _alerts, "proxies": egress_settings.read_proxies,
+    "tls": egress_settings.read_tls_profiles,
 }  # fmt: skip
 
 
@@ -419,7 +419,7 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
                 ipaddress.ip_network(network)
             except ValueError as error:
                 found.append((name, f"{error}; write it as 10.0.0.0/8 or fd00::/8"))
-    found += egress_settings.contradictions(settings.proxies, settings.tls)
+    found += egress_settings.profile_problems(settings.proxies, settings.tls)
     if settings.transport == "httpx" and (settings.proxies or settings.tls):
         found.append(("transport", "httpx knows neither proxies nor TLS profiles; use http1 with them"))
     if settings.transport == "httpx" and find_spec("httpcore") is None:

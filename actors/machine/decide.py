@@ -150,23 +150,24 @@ def _outcome(
     if verdict is Verdict.THROTTLED and isinstance(outcome, Answered):
         # A time that is over already (0 seconds, a date in the past) asks for no pause: then backoff applies.
         wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, state.throttles + 1, spread)
-        return [f.Throttled(until=at + wait_s, **common)]
+        return [f.Throttled(until=at + wait_s, failing_since=_failing_since(state, at), **common)]
     # If this node lacks connections, the event has not failed, but frequent attempts would make it worse.
     ours = isinstance(outcome, Failed) and outcome.ours
     failures = attempt if ours else (entry.failures if entry else 0) + 1
-    in_a_row = state.consecutive_failures + 1 - FAILURES_IN_A_ROW_MAX
+    earlier = state.failures_in_a_row if ours else state.consecutive_failures
+    in_a_row = earlier + 1 - FAILURES_IN_A_ROW_MAX
     held = policy is not None and policy.order == "relaxed" and verdict is Verdict.RETRY and in_a_row >= 0
     facts: list[f.Fact] = [f.AttemptFailed(
         error=_error(outcome), next_at=at + backoff_s(base_s, cap_s, failures, spread),
         until=at + backoff_s(base_s, cap_s, in_a_row + 1, spread) if held else 0.0,
         rejected=verdict is Verdict.REJECTED, gone=verdict is Verdict.GONE, ours=ours, answer=command.answer,
-        aborted=is_aborted(outcome, verdict), **common,
+        aborted=is_aborted(outcome, verdict), failing_since=_failing_since(state, at), **common,
     )]  # fmt: skip
     if event is None or ours:
         return facts
     if verdict is Verdict.GONE:
         facts += _disabled(state, at, "asked" if asks_to_stop(outcome) else "gone")
-    elif verdict is Verdict.RETRY and policy and _failing_s(state, at) >= policy.offline.disable_after_s:
+    elif verdict is Verdict.RETRY and policy and state.failing_s(at) >= policy.offline.disable_after_s:
         facts += _disabled(state, at, "failing")
     return facts
 
@@ -188,8 +189,12 @@ def _error(outcome: Answered | Failed) -> str:
     return ", ".join([f"HTTP {outcome.status}", *steering])
 
 
-def _failing_s(state: State, now: float) -> float:
-    return 0.0 if state.failing_since is None else now - state.failing_since
+def _failing_since(state: State, at: float) -> float | None:
+    """Since when the receiver counts as failing after this attempt; None if that does not change."""
+    since, ours_since = state.failing_since, state.ours_since
+    if since is None or ours_since is None or at <= ours_since:
+        return None
+    return since + at - ours_since
 
 
 def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bucket | None) -> list[f.Fact]:

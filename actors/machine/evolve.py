@@ -104,7 +104,7 @@ def after_delivery(state: State, fact: f.Delivered) -> State:
         opened = tuple(other for other in opened if other.position != each.position) if opened else ()
     return replace(
         state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact,
-        failing_since=None, consecutive_failures=0, throttles=0, backoff_until=0.0,
+        failing_since=None, consecutive_failures=0, our_failures=0, throttles=0, backoff_until=0.0,
         counters=replace(counters, delivered=counters.delivered + len(fact.events)),
     )  # fmt: skip
 
@@ -117,7 +117,10 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
         opened = with_entry(opened, _tried(open_entry(state, each.position) or fresh_entry(each), fact))
     # The state is kept for every receiver, so the text of the answer stays in the journal alone.
     last = replace(fact, answer="") if isinstance(fact, f.AttemptFailed) and fact.answer else fact
-    state = replace(state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=last)
+    state = replace(
+        state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=last,
+        failing_since=state.failing_since if fact.failing_since is None else fact.failing_since,
+    )  # fmt: skip
     match fact:
         case f.Throttled():
             until = max(state.throttled_until, fact.until)
@@ -128,10 +131,13 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
             if fact.at < state.backoff_until:
                 # An attempt that was under way when the backoff began says nothing new.
                 return _count(state, failed_attempts=1)
-            begins = state.failing_since is None and not fact.ours
+            if fact.ours:
+                state = replace(state, our_failures=state.our_failures + 1, backoff_until=fact.until)
+                return _count(state, failed_attempts=1)
             return _count(replace(
-                state, consecutive_failures=state.consecutive_failures + 1, backoff_until=fact.until,
-                failing_since=fact.at if begins else state.failing_since,
+                state, consecutive_failures=state.consecutive_failures + 1, our_failures=0,
+                backoff_until=fact.until,
+                failing_since=fact.at if state.failing_since is None else state.failing_since,
             ), failed_attempts=1)  # fmt: skip
         case _:
             assert_never(fact)
@@ -173,8 +179,8 @@ def _after_forgetting(state: State, fact: f.Forgot) -> State:
     """The state after a `forget`: nothing waits or has failed; a pause that the receiver asked for stays."""
     frontier = move_frontier(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
     return _count(replace(
-        state, open=(), waiting_since=None, failing_since=None, consecutive_failures=0, backoff_until=0.0,
-        frontier=frontier, bucket=fact.bucket or state.bucket,
+        state, open=(), waiting_since=None, failing_since=None, consecutive_failures=0, our_failures=0,
+        backoff_until=0.0, frontier=frontier, bucket=fact.bucket or state.bucket,
     ), discarded=fact.discarded)  # fmt: skip
 
 
@@ -222,7 +228,7 @@ def _unimpeded(state: State) -> State:
     """The state with nothing that holds the receiver back; open events may be tried at once."""
     return replace(
         state, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,
-        consecutive_failures=0, disabled="", disabled_at=None,
+        consecutive_failures=0, our_failures=0, disabled="", disabled_at=None,
         open=tuple(replace(each, next_at=0.0) for each in state.open),
     )  # fmt: skip
 

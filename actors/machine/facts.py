@@ -47,8 +47,9 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     - `until`: end of the receiver's backoff as a whole, after many failures in a row, ours included.
     - `rejected`: the event itself is at fault; `aborted`: the receiver wants no further attempt of it.
     - `gone`: the receiver wants no more events at all; nothing counts against this one, which waits.
-    - `ours`: this node had no connection to spare; nothing counts against the event or the receiver.
+    - `ours`: this node or its proxy failed; nothing counts against the event or the receiver.
     - `answer`: the beginning of the answer's body, without credentials.
+    - `failing_since`: as in `Throttled`.
     """
 
     error: str = ""
@@ -59,12 +60,18 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     ours: bool = False
     answer: str = ""
     aborted: bool = False
+    failing_since: float | None = None
 
 
 class Throttled(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="throttled"):
-    """The receiver asked for a pause until `until`; this does not count as a failure."""
+    """The receiver asked for a pause until `until`; this does not count as a failure.
+
+    - `failing_since`: since when the receiver counts as failing, if the attempt before was `ours`: the time
+      after that one does not count.
+    """
 
     until: float = 0.0
+    failing_since: float | None = None
 
 
 class Burial(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

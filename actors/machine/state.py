@@ -6,7 +6,7 @@ It is exactly the fold of the receiver's facts. A quiet actor is about a kilobyt
 from msgspec import Struct, field
 
 from actors.machine.bucket import Bucket, RateLimit, next_token_at
-from actors.machine.facts import AlertFact, AlertKind, Burial, OutcomeFact
+from actors.machine.facts import AlertFact, AlertKind, AttemptFailed, Burial, OutcomeFact
 from actors.machine.numbering import Frontier, Numbered
 
 OPEN_MAX = 256
@@ -86,7 +86,8 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `throttled_until`, `backoff_until`, `paused`, `disabled`: what holds the receiver back as a whole.
     - `disabled_at`: since when it is disabled; None in snapshots of older versions.
     - `throttles`: pauses that it has asked for in a row.
-    - `failing_since`, `consecutive_failures`: its failures since the last success.
+    - `failing_since`, `consecutive_failures`: its own failures since the last success.
+    - `our_failures`: attempts in a row that failed through us. The time after each does not count as failing.
     - `parked`: some events are only in the stream; `waiting_since` is when the oldest of them was stored.
     - `last`: the last outcome.
     - `alerts`: the last alert of each kind; `alert_number`: number of the last one, raised or recovered.
@@ -110,6 +111,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     backoff_until: float = 0.0
     failing_since: float | None = None
     consecutive_failures: int = 0
+    our_failures: int = 0
     parked: bool = False
     waiting_since: float | None = None
     paused: bool = False
@@ -126,6 +128,24 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     def settled_sequence(self) -> int:
         """The highest number such that it and all lower ones are settled."""
         return self.open[0].sequence - 1 if self.open else self.frontier.sequence
+
+    @property
+    def failures_in_a_row(self) -> int:
+        """The failures after which it backs off as a whole, ours included: more attempts would not help."""
+        return self.consecutive_failures + self.our_failures
+
+    @property
+    def ours_since(self) -> float | None:
+        """The time of the last attempt, if that failed through us: since then, no time counts as failing."""
+        last = self.last
+        return last.at if isinstance(last, AttemptFailed) and last.ours else None
+
+    def failing_s(self, now: float) -> float:
+        """The time for which it has been failing."""
+        if self.failing_since is None:
+            return 0.0
+        until = now if self.ours_since is None else min(now, self.ours_since)
+        return until - self.failing_since
 
     @property
     def unfinished(self) -> bool:

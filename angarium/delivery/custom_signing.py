@@ -22,8 +22,8 @@ class CustomSigner:
     def __init__(self, signature: CustomSignature, key: bytes) -> None:
         self._signature = signature
         self._key = key
-        self._content = _prepared(signature.content)
-        self._value = _prepared(signature.value)
+        self._content = _parse_template(signature.content)
+        self._value = _parse_template(signature.value)
 
     def __repr__(self) -> str:
         return "CustomSigner(…)"
@@ -32,9 +32,9 @@ class CustomSigner:
         """The headers that it adds to an attempt: the signature, and the timestamp if it has its own."""
         signature = self._signature
         known = {"timestamp": b"%d" % timestamp, "id": event.id.encode(), "type": event.type.encode()}
-        content = _filled(self._content, known | {"body": body})
+        content = _fill(self._content, known | {"body": body})
         digest = hmac.digest(self._key, content, signature.algorithm)
-        value = _filled(self._value, known | {"hmac": _encoded(signature, digest)})
+        value = _fill(self._value, known | {"hmac": _encode(signature, digest)})
         line = b"%b: %b" % (signature.header.encode(), value.strip(b" \t"))
         if signature.timestamp_header is None:
             return (line,)
@@ -55,15 +55,15 @@ def custom_signer(policy: Policy) -> CustomSigner | None:
             raise InvalidSecret(f"secrets[0]: {why}")
 
 
-def _prepared(template: str) -> Parts:
+def _parse_template(template: str) -> Parts:
     return [(name, text.encode()) for name, text in parts_of(template)]
 
 
-def _filled(parts: Parts, values: dict[str, bytes]) -> bytes:
+def _fill(parts: Parts, values: dict[str, bytes]) -> bytes:
     return b"".join([values[name] if name else text for name, text in parts])
 
 
-def _encoded(signature: CustomSignature, digest: bytes) -> bytes:
+def _encode(signature: CustomSignature, digest: bytes) -> bytes:
     match signature.encoding:
         case "hex":
             return digest.hex().encode()

@@ -22,41 +22,43 @@ NESTED_MAX = 128
 """Depth up to which a body counts as JSON. The decoder's own limit depends on the depth of its caller."""
 CONTENT_TYPE_DEFAULT = "application/json"
 
-_LEVELS = bytes(1 if byte in b"[{" else 255 if byte in b"]}" else 0 for byte in range(256))
-"""For each byte, what it adds to the depth, as a signed byte."""
-_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""Strings, also one without an end: to look for others in it would take a time that grows with its square."""
-_NO_CONTENT = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_LEVELS = bytes(1 if byte in b"[{" else 255 if byte in b"]}" else byte for byte in range(256))
+"""Brackets as what they add to the depth, as a signed byte."""
+_OTHERS = bytes(byte for byte in range(256) if byte not in b'[]{}"')
+_STRINGS = re.compile(rb'"[^"]*"?')
+"""Strings, also one without an end."""
+_COUNTED_AT_ONCE = 4096
+"""Brackets of which each is counted by itself, where they are deep."""
 _decoder = msgspec.json.Decoder(msgspec.Raw)
 _HEADER_ESCAPED = re.compile(r"[^!#$&-~]")
 
 
-class Content(Struct, frozen=True, gc=False):
-    """The content of one POST: its body, the type of the body, and the headers that belong to the format."""
+class FormattedEvent(Struct, frozen=True, gc=False):
+    """An event in its format: the body, the type of the body, and the headers that belong to the format."""
 
     body: bytes
     content_type: str
     lines: tuple[bytes, ...] = ()
 
 
-def content_of(form: Format, receiver: str, event: Event, sequence: int | None) -> Content:
+def format_event(body_format: Format, receiver: str, event: Event, sequence: int | None) -> FormattedEvent:
     """The event in that format. A ping has no `sequence`."""
-    match form:
+    match body_format:
         case "envelope":
-            return Content(envelope([(event, sequence)]), CONTENT_TYPE_DEFAULT)
+            return FormattedEvent(envelope([(event, sequence)]), CONTENT_TYPE_DEFAULT)
         case "cloudevents":
             attributes = _attributes(receiver, event, sequence)
             lines = tuple(
                 b"ce-%b: %b" % (name.encode(), _escaped(value)) for name, value in attributes.items()
             )
-            return Content(event.body, event.content_type, lines)
+            return FormattedEvent(event.body, event.content_type, lines)
         case "cloudevents-structured":
             members = _attributes(receiver, event, sequence)
             members["datacontenttype"] = event.content_type
             body = msgspec.json.encode(members | _data(event))
-            return Content(body, "application/cloudevents+json")
+            return FormattedEvent(body, "application/cloudevents+json")
         case _:
-            assert_never(form)
+            assert_never(body_format)
 
 
 def envelope(events: Iterable[tuple[Event, int | None]]) -> bytes:
@@ -108,7 +110,7 @@ def _json(event: Event) -> msgspec.Raw | None:
     kind = event.content_type.partition(";")[0].strip().lower()
     if kind != CONTENT_TYPE_DEFAULT and not kind.endswith("+json"):
         return None
-    if _is_deep(event.body):
+    if is_deep(event.body):
         return None
     try:
         event.body.decode()
@@ -117,12 +119,38 @@ def _json(event: Event) -> msgspec.Raw | None:
         return None
 
 
-def _is_deep(body: bytes) -> bool:
+def is_deep(body: bytes) -> bool:
     """True if it is nested deeper than NESTED_MAX."""
     if body.count(b"[") + body.count(b"{") <= NESTED_MAX:
         return False
-    brackets = _STRINGS.sub(b"", body).translate(_LEVELS, _NO_CONTENT)
-    return max(accumulate(memoryview(brackets).cast("b")), default=0) > NESTED_MAX
+    brackets, depth, begin = _brackets(body), 0, 0
+    while begin < len(brackets):
+        if depth <= NESTED_MAX // 2:
+            # Together these lead beyond the limit only if each of them opens one more level.
+            part = brackets[begin : begin + NESTED_MAX + 1 - depth]
+            depth = deepest = depth + _levels_in(part)
+        else:
+            part = brackets[begin : begin + _COUNTED_AT_ONCE]
+            deepest = max(accumulate(memoryview(part).cast("b"), initial=depth))
+            depth += _levels_in(part)
+        if deepest > NESTED_MAX:
+            return True
+        begin += len(part)
+    return False
+
+
+def _levels_in(brackets: bytes) -> int:
+    """The levels that are opened in them, less those that are closed."""
+    return 2 * brackets.count(1) - len(brackets)
+
+
+def _brackets(body: bytes) -> bytes:
+    """The brackets of a JSON text outside its strings, as what each adds to the depth."""
+    if b"\\" in body:
+        body = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    # Most strings have no bracket, so two quotation marks are left of them.
+    brackets = body.translate(_LEVELS, _OTHERS).replace(b'""', b"")
+    return _STRINGS.sub(b"", brackets) if b'"' in brackets else brackets
 
 
 def _escaped(value: str) -> bytes:

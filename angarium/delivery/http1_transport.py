@@ -6,8 +6,9 @@ receiver that took long the last time first waits for its turn in the slow lane.
 """
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from angarium.delivery.connections.connect import (
@@ -19,8 +20,9 @@ from angarium.delivery.connections.connect import (
 from angarium.delivery.connections.guard import Allowed
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits, Key, Pool
 from angarium.delivery.connections.slow_lane import SLOW_EXCHANGE_S, SlowLane
-from angarium.delivery.egress.ways import Way, Ways, proxy_of
+from angarium.delivery.egress.ways import Way, Ways
 from angarium.delivery.http_exchange.http1 import Http1Connection
+from angarium.delivery.http_exchange.target import Target
 from angarium.delivery.http_exchange.transport import (
     NO_PROFILES,
     Failure,
@@ -29,6 +31,9 @@ from angarium.delivery.http_exchange.transport import (
     Response,
     request_head,
 )
+
+Dial = Callable[[Http1Connection, Target, str, ssl.SSLContext, float], Awaitable[None]]
+"""Connects to an address of a target until a deadline; raises NoAnswer."""
 
 _NO_ROOM = "no connection became free in time"
 
@@ -52,8 +57,8 @@ class Http1Transport:
         """Connections through each proxy, by its name, that are open or being opened."""
         found = dict.fromkeys(self._ways.proxies, 0)
         for key, count in self._pool.open_by_way.items():
-            if (proxy := proxy_of(key)) is not None:
-                found[proxy] += count
+            if key.proxy is not None:
+                found[key.proxy] += count
         return found
 
     async def close(self) -> None:
@@ -62,14 +67,11 @@ class Http1Transport:
 
     async def _post_in_turn(self, request: Request) -> Response | Failure:
         started_at = self._loop.time()
-        async with AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout_at(started_at + request.timeout_s):
-                    await stack.enter_async_context(self._slow_lane.turn(request.target, request.receiver))
-            except TimeoutError:
-                latency_s = self._loop.time() - started_at
-                return Failure(kind=FailureKind.OVERLOAD, detail=_NO_ROOM, latency_s=latency_s)
-            return await self._post(request, started_at)
+        with self._slow_lane.turn(request.target, request.receiver) as turn:
+            if await turn.begin(started_at + request.timeout_s):
+                return await self._post(request, started_at)
+            latency_s = self._loop.time() - started_at
+            return Failure(kind=FailureKind.OVERLOAD, detail=_NO_ROOM, latency_s=latency_s)
 
     async def _post(self, request: Request, started_at: float | None = None) -> Response | Failure:
         started_at = self._loop.time() if started_at is None else started_at
@@ -111,31 +113,36 @@ class Http1Transport:
 
     async def _open(self, request: Request, way: Way, deadline: float, *, fresh: bool) -> Http1Connection:
         """A connection to the first address that can be reached; raises NoAnswer."""
-        target, proxy = request.target, way.proxy
-
-        async def connect(address: str, until: float) -> Http1Connection:
-            async def dial(connection: Http1Connection) -> None:
-                if proxy is None:
-                    await connect_directly(connection, target, address, way.tls, until)
-                else:
-                    await proxy.connect(connection, target, address, way.tls, until)
-
-            key = _key(request, way, address)
-            try:
-                async with asyncio.timeout_at(until):
-                    reused = await self._pool.wait_for_room(key, fresh=fresh)
-                    if reused is not None:
-                        return reused
-                    reserved = await self._pool.reserve(key)
-            except TimeoutError:
-                raise NoAnswer(FailureKind.OVERLOAD, _NO_ROOM) from None
-            return await self._pool.connect(key, reserved, dial)
-
-        addresses = await allowed_addresses(way.guard, target, request.receiver, deadline)
-        if proxy is None:
+        addresses = await allowed_addresses(way.guard, request.target, request.receiver, deadline)
+        if way.proxy is None:
+            connect = partial(self._connect, request, way, connect_directly, fresh)
             return await first_reached(addresses, deadline, connect)
-        async with proxy.turn(request.receiver, deadline):
-            return await first_reached(addresses, deadline, connect)
+        with way.proxy.turn(request.receiver) as turn:
+            await turn.begin(deadline)
+
+            async def connect_through(address: str, until: float) -> Http1Connection:
+                # The turn has ended if a tunnel to an earlier address was opened, and TLS failed in it.
+                await turn.begin(until)
+                return await self._connect(request, way, turn.connect, fresh, address, until)
+
+            return await first_reached(addresses, deadline, connect_through)
+
+    async def _connect(
+        self, request: Request, way: Way, dial: Dial, fresh: bool, address: str, until: float
+    ) -> Http1Connection:
+        """A connection to this address, kept or new; raises NoAnswer."""
+        key = _key(request, way, address)
+        try:
+            async with asyncio.timeout_at(until):
+                reused = await self._pool.wait_for_room(key, fresh=fresh)
+                if reused is not None:
+                    return reused
+                reserved = await self._pool.reserve(key)
+        except TimeoutError:
+            raise NoAnswer(FailureKind.OVERLOAD, _NO_ROOM) from None
+        return await self._pool.connect(
+            key, reserved, lambda connection: dial(connection, request.target, address, way.tls, until)
+        )
 
 
 def _key(request: Request, way: Way, address: str) -> Key:

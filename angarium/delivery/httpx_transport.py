@@ -25,9 +25,9 @@ import httpcore
 from angarium.delivery.connections.connect import (
     NoAnswer,
     allowed_addresses,
-    connected,
     default_tls,
     first_reached,
+    within_deadline,
 )
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits
@@ -169,7 +169,7 @@ class _Network(httpcore.AsyncNetworkBackend):
 
         async def connect(address: str, until: float) -> _Stream:
             where = f"{address} port {port}"
-            return await connected(_Stream.open(address, port), where, secure=False, deadline=until)
+            return await within_deadline(_Stream.open(address, port), where, secure=False, deadline=until)
 
         stream = await first_reached(exchange.addresses, exchange.deadline, connect)
         stream.spoiled = exchange.fresh
@@ -213,7 +213,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         exchange = _current.get()
         handshake = self._writer.start_tls(ssl_context, server_hostname=exchange.request.target.host)
         try:
-            await connected(handshake, self._where, secure=True, deadline=exchange.deadline)
+            await within_deadline(handshake, self._where, secure=True, deadline=exchange.deadline)
         except BaseException:
             self._writer.transport.abort()
             raise

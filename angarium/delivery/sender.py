@@ -20,7 +20,7 @@ from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery.custom_signing import CustomSigner, custom_signer
-from angarium.delivery.formats import content_of
+from angarium.delivery.formats import format_event
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
 from angarium.delivery.http_exchange.transport import (
     NO_PROFILES,
@@ -91,14 +91,14 @@ class HttpSender:
                 prepared = self._prepare(attempt.receiver, attempt.policy)
             except (InvalidTarget, InvalidSecret) as error:
                 return Failed(error=FailureKind.BLOCKED.value, detail=str(error), latency_ms=0.0)
-        event, form = attempt.event, attempt.policy.format
+        event, body_format = attempt.event, attempt.policy.format
         # The published bytes are passed on without a detour, which costs nothing.
-        if form == "raw":
+        if body_format == "raw":
             body, lines = event.body, self._lines(attempt, prepared, event.body, event.content_type)
         else:
-            content = content_of(form, attempt.receiver, event, attempt.sequence)
-            body = content.body
-            lines = self._lines(attempt, prepared, body, content.content_type) + content.lines
+            formatted = format_event(body_format, attempt.receiver, event, attempt.sequence)
+            body = formatted.body
+            lines = self._lines(attempt, prepared, body, formatted.content_type) + formatted.lines
         outcome = await self._transport.post(
             Request(
                 receiver=attempt.receiver,

@@ -61,7 +61,7 @@ class HmacSecret:
         self._version = version
 
     def __repr__(self) -> str:
-        return "Secret(…)"
+        return "HmacSecret(…)"
 
     def sign(self, content: bytes) -> bytes:
         """See `SigningSecret`."""
@@ -84,7 +84,7 @@ class Ed25519Secret:
         self._key = _ed25519_key(seed)
 
     def __repr__(self) -> str:
-        return "Secret(…)"
+        return "Ed25519Secret(…)"
 
     def __reduce__(self) -> str:
         raise TypeError("a secret is not pickled")

@@ -231,6 +231,7 @@ class RowBatch(Struct):
                 self._recovered(receiver, fact, position, ordinal)
             case f.Throttled(until=until):
                 outcome, verdict, next_at = 3, schema.THROTTLED, milliseconds(until)
+                _failing_later(receiver, fact)
             case f.AttemptFailed():
                 outcome, verdict, next_at = 2, _verdict(fact), milliseconds(max(fact.next_at, fact.until))
                 error = redact(fact.error) if fact.status is None else None
@@ -384,8 +385,15 @@ def _verdict(fact: f.AttemptFailed) -> int:
     return schema.REJECTED if fact.rejected else schema.FAILED
 
 
+def _failing_later(receiver: ReceiverRow, fact: f.AttemptFailed | f.Throttled) -> None:
+    """Leave out the time in which attempts failed through us."""
+    if fact.failing_since is not None:
+        receiver.failing_since = milliseconds(fact.failing_since)
+
+
 def _failed(receiver: ReceiverRow, fact: f.AttemptFailed) -> None:
     """Count a failure of the receiver, under the same conditions as `evolve`."""
+    _failing_later(receiver, fact)
     if fact.rejected or fact.gone or fact.ours or fact.kind != "event":
         return
     receiver.failures += 1

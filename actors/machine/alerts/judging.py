@@ -109,12 +109,13 @@ def _no_success(
         return Cause("it accepts events again" if isinstance(last, f.Delivered) else "an operator ended it")
     if raised or since is None or state.disabled or state.paused or policy.paused:
         return None
+    failing_s = state.failing_s(now)
     failed = last if isinstance(last, f.AttemptFailed) else None
     tried_s = failed.at - since if failed is not None and not (failed.ours or failed.rejected) else 0.0
-    watched_s = now - max(since, seen.watched_since) if seen.waiting_max else 0.0
+    watched_s = min(failing_s, since + failing_s - seen.watched_since) if seen.waiting_max else 0.0
     if max(tried_s, watched_s) < after_s:
         return None
-    why = f"no success for {now - since:.0f} s"
+    why = f"no success for {failing_s:.0f} s"
     return Cause(f"{why}; {failed.error}" if failed is not None and failed.error else why, since)
 
 

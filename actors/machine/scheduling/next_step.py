@@ -63,7 +63,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
 
 def concurrency_of(state: State, policy: Policy) -> int:
     """The number of attempts that may be in flight; a relaxed receiver that failed is tried by one alone."""
-    if policy.order == "strict" or state.consecutive_failures >= FAILURES_IN_A_ROW_MAX:
+    if policy.order == "strict" or state.failures_in_a_row >= FAILURES_IN_A_ROW_MAX:
         return 1
     return policy.concurrency
 

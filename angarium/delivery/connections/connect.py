@@ -78,8 +78,8 @@ async def first_reached(
     raise failure
 
 
-async def connected(opening: Awaitable[T], where: str, *, secure: bool, deadline: float) -> T:
-    """Open a connection; `where` names the address for people."""
+async def within_deadline(opening: Awaitable[T], where: str, *, secure: bool, deadline: float) -> T:
+    """Open a connection; `where` names the address for people. Raises NoAnswer."""
     try:
         async with asyncio.timeout_at(deadline):
             return await opening
@@ -98,7 +98,7 @@ async def connect_directly(
     opening = asyncio.get_running_loop().create_connection(
         lambda: connection, address, target.port, ssl=context, server_hostname=name
     )
-    await connected(opening, f"{address} port {target.port}", secure=secure, deadline=deadline)
+    await within_deadline(opening, f"{address} port {target.port}", secure=secure, deadline=deadline)
 
 
 def is_local(error: OSError) -> bool:

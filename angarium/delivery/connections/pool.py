@@ -1,11 +1,12 @@
 """Connections kept between requests, and how many there may be.
 
 The key of a connection is its whole identity: the receiver, scheme, host, port, the address that was judged,
-and the way, which stands for proxy and TLS settings. So a name whose address changes, or that shares an
-address with another name, never gets another name's connection; a connection that was opened with a client
-certificate never serves a receiver without it; and late bytes after one receiver's answer never reach
-another receiver (docs/decisions/connections-per-receiver.md). The connection that was used last is reused
-first. The one that has been idle longest is closed first, after a maximum idle time or when room is needed.
+and the way, which stands for proxy and TLS settings, with what their files hold now. So a name whose address
+changes, or that shares an address with another name, never gets another name's connection; a connection that
+was opened with a client certificate never serves a receiver without it; and late bytes after one receiver's
+answer never reach another receiver (docs/decisions/connections-per-receiver.md). The connection that was used
+last is reused first. The one that has been idle longest is closed first, after a maximum idle time or when
+room is needed.
 
 The bounds count all receivers of a host together. If a bound is reached, an attempt waits for its turn, under
 its own deadline (`connection_turns.py`). One connection is closed for it: the one that has been idle longest
@@ -14,19 +15,18 @@ or a connection of its own receiver that has become idle.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec import Struct
 
 from angarium.delivery.connections.connect import NoAnswer
 from angarium.delivery.connections.connection_turns import Bound, Slots, Waiter
+from angarium.delivery.connections.paced_expiry import PacedExpiry
 from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
 from angarium.delivery.http_exchange.transport import FailureKind
-
-EXPIRED_AT_ONCE = 2
-"""Exchanges that expire in one turn of the event loop; each takes 0.3 ms, including all consequences."""
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
@@ -43,6 +43,19 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
 DEFAULT_LIMITS = ConnectionLimits()
 
 
+class WayKey(Struct, frozen=True, gc=False, cache_hash=True):
+    """The key of a way: the names of its profiles, each with a number that grows when its files change."""
+
+    proxy: str | None = None
+    proxy_version: int = 0
+    tls: str | None = None
+    tls_version: int = 0
+
+
+DIRECT = WayKey()
+"""The key of the direct way."""
+
+
 class Key(Struct, frozen=True, gc=False):
     """The key of a kept connection."""
 
@@ -51,7 +64,7 @@ class Key(Struct, frozen=True, gc=False):
     host: str
     port: int
     address: str
-    way: str = ""
+    way: WayKey = DIRECT
 
     @property
     def host_key(self) -> "HostKey":
@@ -59,7 +72,7 @@ class Key(Struct, frozen=True, gc=False):
         return self.scheme, self.host, self.port, self.address, self.way
 
 
-HostKey = tuple[str, str, int, str, str]
+HostKey = tuple[str, str, int, str, WayKey]
 """The key under which the connections of one host count together."""
 
 
@@ -124,7 +137,7 @@ class Pool:
         self._opening = PacedStarts()
         self._idle, self._queue = self._whole.idle, self._whole.queue
         self._due: list[Http1Connection] = []
-        self._expired: deque[tuple[Http1Connection, Exchange]] = deque()
+        self._expiry = PacedExpiry()
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
 
@@ -134,9 +147,9 @@ class Pool:
         return len(self._all)
 
     @property
-    def open_by_way(self) -> Counter[str]:
+    def open_by_way(self) -> Counter[WayKey]:
         """Connections that are open or being opened, by the key of their way."""
-        found = Counter[str]()
+        found = Counter[WayKey]()
         for key, group in self._groups.items():
             found[key.way] += group.open_count
         return found
@@ -229,10 +242,8 @@ class Pool:
         self._due.append(connection)
 
     def expire_soon(self, connection: Http1Connection, exchange: Exchange) -> None:
-        """Let the exchange expire in its turn: many may expire at once, and others must not wait for them."""
-        if not self._expired:
-            self._loop.call_soon(self._expire)
-        self._expired.append((connection, exchange))
+        """Let the exchange expire in its turn."""
+        self._expiry.call_soon(partial(connection.expire, exchange))
 
     def keep_idle(self, group: _Group, connection: Http1Connection) -> None:
         """Take back a connection that can be used for another exchange of its receiver."""
@@ -304,13 +315,6 @@ class Pool:
         due, self._due = self._due, []
         for connection in due:
             connection.write()
-
-    def _expire(self) -> None:
-        for _ in range(min(EXPIRED_AT_ONCE, len(self._expired))):
-            connection, exchange = self._expired.popleft()
-            connection.expire(exchange)
-        if self._expired:
-            self._loop.call_soon(self._expire)
 
     def _retire(self, group: _Group, connection: Http1Connection) -> None:
         """Take the connection out: it is not used again."""

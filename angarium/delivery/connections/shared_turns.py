@@ -1,10 +1,11 @@
 """Turns for a limited number of slots, of which one host, or one tenant, gets only a part."""
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Hashable
+from typing import Self
 
 from angarium.delivery.connections.connection_turns import Bound, Slots, Waiter
+from angarium.delivery.connections.paced_expiry import PacedExpiry
 
 
 class SharedTurns:
@@ -14,20 +15,69 @@ class SharedTurns:
         self._slots: Slots[None] = Slots(Bound(capacity))
         self._share_max = share_max
         self._shares: dict[Hashable, Bound[None]] = {}
+        self.expiry = PacedExpiry()
 
-    @asynccontextmanager
-    async def turn(self, sharer: Hashable, receiver: str) -> AsyncIterator[None]:
-        """Wait for the receiver's turn, and hold its slot for the block; the caller bounds the time.
+    def turn(self, sharer: Hashable, receiver: str) -> "Turn":
+        """The turn of an attempt. `sharer`: the host or the tenant whose share it is."""
+        return Turn(self, sharer, receiver)
 
-        `sharer`: the host or the tenant whose share it is.
-        """
+    def enter(self, sharer: Hashable, receiver: str) -> Waiter[None]:
+        """Take a slot, or queue for one."""
         share = self._shares.get(sharer) or self._shares.setdefault(sharer, Bound(self._share_max))
         waiter: Waiter[None] = Waiter(asyncio.get_running_loop().create_future(), receiver, share)
         self._slots.enter(waiter)
+        return waiter
+
+    def leave(self, sharer: Hashable, waiter: Waiter[None]) -> None:
+        """Give up the slot, or the place in the queue."""
+        self._slots.withdraw(waiter)
+        if not waiter.host.taken:
+            del self._shares[sharer]
+
+
+class Turn:
+    """The turn of one attempt, which may end and begin again; it ends with the `with` block."""
+
+    __slots__ = ("_receiver", "_sharer", "_turns", "_waiter")
+
+    def __init__(self, turns: SharedTurns, sharer: Hashable, receiver: str) -> None:
+        self._turns = turns
+        self._sharer = sharer
+        self._receiver = receiver
+        self._waiter: Waiter[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    async def begin(self, deadline: float) -> bool:
+        """Wait for a slot, unless one is held; False if the deadline, in the loop's time, came first."""
+        if self._waiter is not None:
+            return True
+        waiter = self._waiter = self._turns.enter(self._sharer, self._receiver)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_at(deadline, self._expire, waiter)
         try:
             await waiter.future
-            yield
         finally:
-            self._slots.withdraw(waiter)
-            if not share.taken:
-                del self._shares[sharer]
+            timer.cancel()
+        if loop.time() >= deadline:
+            self.end()
+        return self._waiter is not None
+
+    def end(self) -> None:
+        """Give up the slot, or the place in the queue."""
+        if self._waiter is not None:
+            self._leave(self._waiter)
+
+    def _expire(self, waiter: Waiter[None]) -> None:
+        """Leave the queue at once, so that no slot is given to it; the attempt continues in its turn."""
+        if not waiter.future.done():
+            self._leave(waiter)
+            self._turns.expiry.call_soon(waiter.wake)
+
+    def _leave(self, waiter: Waiter[None]) -> None:
+        self._turns.leave(self._sharer, waiter)
+        self._waiter = None

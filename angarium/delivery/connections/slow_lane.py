@@ -6,10 +6,8 @@ last attempt shows whether a receiver is slow; a new receiver, or one with a new
 receiver may have the same URL, and a timeout that makes it slow.
 """
 
-from contextlib import AbstractAsyncContextManager
-
 from angarium.delivery.connections.pool import ConnectionLimits
-from angarium.delivery.connections.shared_turns import SharedTurns
+from angarium.delivery.connections.shared_turns import SharedTurns, Turn
 from angarium.delivery.http_exchange.target import Target
 
 SLOW_EXCHANGE_S = 1.0
@@ -42,8 +40,8 @@ class SlowLane:
                 del self._known[next(iter(self._known))]
             self._known[receiver, target] = None
 
-    def turn(self, target: Target, receiver: str) -> AbstractAsyncContextManager[None]:
-        """The receiver's turn in the lane, held for the block; the caller bounds the time."""
+    def turn(self, target: Target, receiver: str) -> Turn:
+        """The turn of an attempt in the lane."""
         return self._turns.turn((target.host, target.port), receiver)
 
 

@@ -1,7 +1,6 @@
 """One CONNECT: what is asked of a proxy, and what it may answer, every bound counted to the byte.
 
-A 2xx ends the talk: whatever follows comes through the tunnel. Any other answer is a refusal, whatever its
-body says.
+After a 2xx, all bytes come through the tunnel. Any other answer is a refusal, whatever its body says.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from angarium.delivery.connections.connect import NoAnswer
 from angarium.delivery.http_exchange.answer import Answer
 from angarium.delivery.http_exchange.transport import EARLY, FailureKind, Response, one_line
 
-ANSWER_MAX = 16 * 1024
+ANSWER_BYTES_MAX = 16 * 1024
 """Bytes of a proxy's answer up to the end of its headers, interim answers included."""
 
 _END = b"\r\n\r\n"
@@ -95,8 +94,8 @@ class Tunnel(asyncio.Protocol):
             self._feed(head)
         if self._answered.done():
             self.early = bool(self._unparsed)
-        elif self._size > ANSWER_MAX:
-            self._settle(Refusal(f"answered with headers over {ANSWER_MAX} bytes"))
+        elif self._size > ANSWER_BYTES_MAX:
+            self._settle(Refusal(f"answered with headers over {ANSWER_BYTES_MAX} bytes"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None

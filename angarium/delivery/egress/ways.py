@@ -17,15 +17,16 @@ from msgspec import Struct
 from actors.configuration.policy import DEFAULT_PROXY, Policy
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard, SpellingGuard
+from angarium.delivery.connections.pool import DIRECT, WayKey
 from angarium.delivery.connections.resolver import Resolver
+from angarium.delivery.egress.file_value import FileValue, UnusableSetting
 from angarium.delivery.egress.proxy import Proxy
-from angarium.delivery.egress.reloaded import Reloaded, UnusableProfile
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.delivery.http_exchange.transport import NO_PROFILES, ProfileNames
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
 
-LOOKED_AT_EVERY_S = 5.0
-"""Interval at which the files of profiles are looked at."""
+FILES_CHECKED_EVERY_S = 5.0
+"""Interval at which a node checks whether the files of profiles have changed."""
 PASSWORD_LENGTH_MAX = 4096
 
 _ANYWHERE = tuple(map(ip_network, ("0.0.0.0/0", "::/0")))
@@ -37,14 +38,14 @@ class Way(Struct, frozen=True):
     Without a proxy, the judged address is connected to.
     """
 
-    key: str
+    key: WayKey
     guard: Guard | SpellingGuard
     tls: ssl.SSLContext
     proxy: Proxy | None = None
 
 
 class Ways:
-    """All ways of a node. Raises UnusableProfile.
+    """All ways of a node. Raises UnusableSetting.
 
     `resolver` resolves the names of proxies: the guard against other networks does not apply to them, since
     they are the operator's. `tls` is the context for receivers without a TLS profile.
@@ -60,7 +61,7 @@ class Ways:
         variables: Mapping[str, str] = environ,
     ) -> None:
         profiles = profiles or Profiles({}, {})
-        self.direct = Way("", guard, tls or default_tls())
+        self.direct = Way(DIRECT, guard, tls or default_tls())
         self._spelling = SpellingGuard(guard)
         self._contexts = {name: _context(f"tls.{name}", each) for name, each in profiles.tls.items()}
         anywhere = Guard(allow_http=True, allow_networks=_ANYWHERE, resolver=resolver)
@@ -68,7 +69,7 @@ class Ways:
         self._passwords = {
             name: _authorization(name, each, variables) for name, each in profiles.proxies.items()
         }
-        usual = Reloaded("tls", (), lambda: self.direct.tls)
+        usual = FileValue("tls", (), lambda: self.direct.tls)
         self._proxies = {
             name: _proxy(
                 name, each, anywhere, self._passwords[name], self._contexts.get(each.tls or "", usual)
@@ -96,33 +97,32 @@ class Ways:
     async def reload_changed_files(self) -> None:
         """Read files again when they change, until cancelled; new connections then use what they hold.
 
-        Older connections get no further request.
+        Older connections get no further request, nor do tunnels that were opened with an older password.
         """
-        watched: list[Reloaded[ssl.SSLContext] | Reloaded[bytes]] = [
+        watched: list[FileValue[ssl.SSLContext] | FileValue[bytes]] = [
             *self._contexts.values(), *self._passwords.values()
         ]  # fmt: skip
         while watched:
-            await asyncio.sleep(LOOKED_AT_EVERY_S)
+            await asyncio.sleep(FILES_CHECKED_EVERY_S)
             # In a thread: a file may lie on a disk that is slow, and authorities take milliseconds to read.
             if any(await asyncio.to_thread(lambda: [each.refresh() for each in watched])):
                 self._ways.clear()
 
     def _make(self, profiles: ProfileNames) -> Way:
         tls = None if profiles.tls is None else self._contexts[profiles.tls]
+        proxy = None if profiles.proxy is None else self._proxies[profiles.proxy]
         return Way(
-            key=f"{profiles.proxy or ''} {profiles.tls or ''} {tls.version if tls else 0}",
+            key=WayKey(
+                proxy=profiles.proxy, proxy_version=proxy.version if proxy else 0,
+                tls=profiles.tls, tls_version=tls.version if tls else 0,
+            ),
             guard=self._spelling if self._resolve.get(profiles.proxy or "") == "there" else self.direct.guard,
             tls=tls.value if tls else self.direct.tls,
-            proxy=None if profiles.proxy is None else self._proxies[profiles.proxy],
-        )
+            proxy=proxy,
+        )  # fmt: skip
 
 
-def proxy_of(key: str) -> str | None:
-    """The name of the proxy in the key of a way; None for a way without one."""
-    return key.partition(" ")[0] or None
-
-
-def _context(name: str, profile: TlsSettings) -> Reloaded[ssl.SSLContext]:
+def _context(name: str, profile: TlsSettings) -> FileValue[ssl.SSLContext]:
     def read() -> ssl.SSLContext:
         context = default_tls()
         if profile.authorities is not None:
@@ -133,11 +133,11 @@ def _context(name: str, profile: TlsSettings) -> Reloaded[ssl.SSLContext]:
         return context
 
     files = [each for each in (profile.certificate, profile.key, profile.authorities) if each is not None]
-    return Reloaded(name, files, read)
+    return FileValue(name, files, read)
 
 
-def _authorization(name: str, proxy: ProxySettings, variables: Mapping[str, str]) -> Reloaded[bytes]:
-    """The header that tells the proxy user and password; empty without them."""
+def _authorization(name: str, proxy: ProxySettings, variables: Mapping[str, str]) -> FileValue[bytes]:
+    """The value of `proxy-authorization`; empty without user and password."""
 
     def read() -> bytes:
         if proxy.user is None:
@@ -153,18 +153,18 @@ def _authorization(name: str, proxy: ProxySettings, variables: Mapping[str, str]
 
     member = "password_variable" if proxy.password_file is None else "password_file"
     files = [proxy.password_file] if proxy.password_file is not None else []
-    return Reloaded(f"proxies.{name}.{member}", files, read)
+    return FileValue(f"proxies.{name}.{member}", files, read)
 
 
 def _proxy(
     name: str,
     settings: ProxySettings,
     anywhere: Guard,
-    password: Reloaded[bytes],
-    tls: Reloaded[ssl.SSLContext],
+    password: FileValue[bytes],
+    tls: FileValue[ssl.SSLContext],
 ) -> Proxy:
     try:
         target = parse_target(settings.url)
     except InvalidTarget as error:
-        raise UnusableProfile(f"proxies.{name}.{error}") from None
+        raise UnusableSetting(f"proxies.{name}.{error}") from None
     return Proxy(name, target, anywhere, password, tls)

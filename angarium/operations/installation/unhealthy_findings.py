@@ -169,7 +169,7 @@ def judge(snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float) -> U
         return None
     policy = policy_of(raw)
     phase = phase_of(state, policy, now)
-    failing_s = 0.0 if state.failing_since is None else now - state.failing_since
+    failing_s = state.failing_s(now)
     behind = oldest_at and now - oldest_at > BEHIND_AFTER_S
     match phase:
         case "misconfigured":

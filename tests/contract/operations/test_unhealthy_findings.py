@@ -161,6 +161,13 @@ def test_a_snapshot_of_a_healthy_receiver_costs_one_comparison() -> None:
     assert found.ailment == "offline"
 
 
+def test_the_time_after_an_attempt_that_failed_through_us_is_no_ailment() -> None:
+    refused = f.AttemptFailed(receiver="acme.well", events=(), at=NOW - HOUR + 5, attempt=2, ours=True)
+    state = State(receiver="acme.well", opened=True, failing_since=NOW - HOUR, last=refused)
+    raw = b'{"url":"https://x.example/"}'
+    assert unhealthy_findings.judge(ReceiverSnapshot("acme.well", 0, state), state, raw, NOW) is None
+
+
 BUSY = Counts(attempts=15, settled=15, busy_ms=14_900.0)
 LIMITED: list[tuple[Bottleneck, Phase, Counts, Rate | None]] = [
     ("rate", "active", Counts(attempts=15, settled=15), Rate(limit=1)),

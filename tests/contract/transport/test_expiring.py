@@ -1,4 +1,4 @@
-"""Exchanges that begin or expire together let other work run; none expires too early."""
+"""Attempts that begin or expire together let other work run; none expires too early."""
 
 import asyncio
 import socket
@@ -7,8 +7,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from angarium.delivery.connections.paced_expiry import EXPIRED_IN_TURN_MAX
 from angarium.delivery.connections.paced_starts import BEGUN_IN_TURN_MAX
-from angarium.delivery.connections.pool import DEFAULT_LIMITS, EXPIRED_AT_ONCE, Key, Pool
+from angarium.delivery.connections.pool import DEFAULT_LIMITS, Key, Pool
+from angarium.delivery.connections.shared_turns import SharedTurns
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
 from angarium.delivery.http_exchange.transport import Failure, FailureKind
@@ -26,16 +28,67 @@ def started(connection: Http1Connection) -> Exchange:
 async def test_exchanges_that_expire_together_leave_turns_for_others() -> None:
     pool, connection = Pool(DEFAULT_LIMITS), Mock(spec=Http1Connection)
     exchange: Exchange = asyncio.get_running_loop().create_future()
-    for _ in range(5 * EXPIRED_AT_ONCE):
+    for _ in range(5 * EXPIRED_IN_TURN_MAX):
         pool.expire_soon(connection, exchange)
     for turn in range(1, 6):
         await asyncio.sleep(0)
-        assert connection.expire.call_count == turn * EXPIRED_AT_ONCE
+        assert connection.expire.call_count == turn * EXPIRED_IN_TURN_MAX
     await asyncio.sleep(0)
     pool.expire_soon(connection, exchange)
     await asyncio.sleep(0)
-    assert connection.expire.call_count == 5 * EXPIRED_AT_ONCE + 1
+    assert connection.expire.call_count == 5 * EXPIRED_IN_TURN_MAX + 1
     await pool.close()
+
+
+async def test_attempts_that_wait_in_vain_together_leave_turns_for_others() -> None:
+    turns, loop = SharedTurns(1, 1), asyncio.get_running_loop()
+    with turns.turn("acme", "acme.first") as first:
+        assert await first.begin(loop.time() + 60)
+        ended: list[bool] = []
+
+        async def wait(number: int) -> None:
+            with turns.turn("acme", f"acme.r{number}") as turn:
+                ended.append(await turn.begin(loop.time()))
+
+        waiting = [asyncio.create_task(wait(number)) for number in range(5 * EXPIRED_IN_TURN_MAX)]
+        while len(ended) < len(waiting):
+            before = len(ended)
+            await asyncio.sleep(0)
+            assert len(ended) - before <= EXPIRED_IN_TURN_MAX
+        await asyncio.gather(*waiting)
+        assert not any(ended)
+
+
+async def test_a_turn_that_comes_with_the_deadline_goes_to_the_next_attempt() -> None:
+    turns, loop = SharedTurns(1, 1), asyncio.get_running_loop()
+    first, second, third = (turns.turn("acme", f"acme.{name}") for name in ("first", "second", "third"))
+    assert await first.begin(loop.time() + 60)
+    now = loop.time()
+    loop.call_at(now - 0.001, first.end)
+    assert not await second.begin(now)
+    assert await third.begin(loop.time() + 60)
+    assert not await second.begin(loop.time() + 0.01)
+    third.end()
+    assert await second.begin(loop.time() + 60)
+
+
+async def test_a_turn_is_not_given_to_an_attempt_whose_time_is_over() -> None:
+    turns, loop = SharedTurns(9, 9), asyncio.get_running_loop()
+    holders = [turns.turn("acme", f"acme.h{number}") for number in range(9)]
+    for each in holders:
+        assert await each.begin(loop.time() + 60)
+    late = [turns.turn("acme", f"acme.r{number}") for number in range(20 * EXPIRED_IN_TURN_MAX)]
+    waiting = [asyncio.create_task(each.begin(loop.time())) for each in late]
+    assert not await waiting[0]
+    for each in holders:
+        each.end()
+    done = sum(each.done() for each in waiting)
+    while done < len(waiting):
+        before = done
+        await asyncio.sleep(0)
+        done = sum(each.done() for each in waiting)
+        assert done - before <= EXPIRED_IN_TURN_MAX
+    assert not any(await asyncio.gather(*waiting))
 
 
 @pytest.mark.parametrize("kind", [Http1Transport], indirect=True)

@@ -30,8 +30,8 @@ SNAPSHOTS = {"SNAPSHOT_EVERY_S": 1.0}
 """Time after which everybody can read what a node knows of its receivers."""
 ERASURES = {"TRY_EVERY_S": 0.2, "COPIES_UNTIL_LEASE_ENDS_S": 1.0}
 """Intervals of an erasure, where no replay runs at that time."""
-PROFILES = {"LOOKED_AT_EVERY_S": 0.1}
-"""Interval at which a node looks at the files of its proxies and certificates."""
+PROFILES = {"FILES_CHECKED_EVERY_S": 0.1}
+"""Interval at which a node checks the files of its proxies and certificates."""
 LOCKS = {"LOCK_LEASE_S": 2.0}
 """Lease of a command that replays or redrives; so long it waits for one that was killed."""
 

@@ -45,7 +45,7 @@ class Whole(Struct):
         ({"part": 1}, ".part", "must be an object with limit, until"),
         ({"part": {"limit": 0}}, ".part.limit", "must be a number from 0.000001 to 8640000"),
         ({"part": {}}, ".part.limit", "required, but missing"),
-        ({"part": {"limit": 1, "rest": 1}}, ".part.rest", "unknown member; check the spelling"),
+        ({"part": {"limit": 1, "rest": 1}}, ".part.rest", "unknown member; only limit or until can be here"),
         ({"part": {"limit": 1, "untill": 1}}, ".part.untill", "unknown member; did you mean until?"),
         ({"parts": [{"limt": 1}]}, ".parts[0].limt", "unknown member; did you mean limit?"),
         ({"parts": {}}, ".parts", "must be a list of objects"),

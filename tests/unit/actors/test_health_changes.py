@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actors.configuration.policy import Offline, Retry
 from actors.health_changes import REPORTED_AT_ONCE_MAX, FailingReceivers, HealthChange, health_change
 from actors.machine import facts as f
-from actors.machine.outcome import Answered, Failed
+from actors.machine.outcome import PROXY, Answered, Failed
 from actors.machine.state import State
 from actors.ports import Invalid
 from actors.runtime.operator_actions.resume import resume
@@ -17,6 +18,7 @@ from tests.unit.worlds.virtual_time import in_virtual_time
 
 SOON = Offline(after_s=60, disable_after_s=600)
 SELDOM = Retry(base_s=3600, cap_s=3600)
+REFUSED = Failed(error=PROXY, detail="proxy default: answered 502", latency_ms=3.0)
 
 
 def reported(world: ShardWorld) -> list[str]:
@@ -134,6 +136,26 @@ async def test_a_shorter_time_applies_at_once_and_a_longer_one_too() -> None:
 
 
 @in_virtual_time
+async def test_an_outage_of_the_proxy_is_not_announced_as_the_receivers() -> None:
+    world = failing()
+    await world.pass_time(30)
+    world.sender.reply = lambda _: REFUSED
+    await world.pass_time(600)
+    assert reported(world) == []
+    world.sender.reply = lambda _: NO_ANSWER
+    await world.pass_time(20)
+    assert reported(world) == []
+    await world.pass_time(30)
+    assert reported(world) == ["offline"]
+    world.sender.reply = lambda _: REFUSED
+    await world.pass_time(300)
+    world.crash()
+    world.sender.reply = lambda _: NO_ANSWER
+    await world.pass_time(300)
+    assert reported(world) == ["offline"]
+
+
+@in_virtual_time
 async def test_a_receiver_that_was_removed_is_not_announced() -> None:
     world = resting()
     await world.pass_time(30)
@@ -149,6 +171,22 @@ def test_a_receiver_that_fails_again_and_again_is_remembered_once() -> None:
         watch.note(State(receiver=RECEIVER))
         watch.configured(RECEIVER)
     assert len(watch._due) == 1
+
+
+def test_a_receiver_does_not_become_offline_after_an_attempt_that_failed_through_us() -> None:
+    found = list[HealthChange]()
+    watch = FailingReceivers(0.0, lambda _: None, found.append)
+    own = f.AttemptFailed(receiver=RECEIVER, events=(), at=1.0, attempt=1)
+    watch.note(State(receiver=RECEIVER, failing_since=1.0, last=own))
+    ours = f.AttemptFailed(receiver=RECEIVER, events=(), at=101.0, attempt=2, ours=True)
+    watch.note(State(receiver=RECEIVER, failing_since=1.0, last=ours))
+    watch.report_due(1000.0)
+    assert found == []
+    watch.note(State(receiver=RECEIVER, failing_since=900.0, last=replace(own, at=1000.0)))
+    watch.report_due(1199.0)
+    assert found == []
+    watch.report_due(1200.0)
+    assert [each.why for each in found] == ["no success for 5m"]
 
 
 def test_many_changes_that_are_due_at_once_are_reported_in_turns() -> None:

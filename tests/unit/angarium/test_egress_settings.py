@@ -66,7 +66,7 @@ def test_profiles_have_tables_in_the_file_and_their_files_are_left_to_nodes(tmp_
         ("[proxies.x]\nurl = 'https://p:1'\ntls = 'y'", r"proxies.x.tls \(.*: there is no \[tls.y\]"),
         (
             "[proxies.x]\nurl = 'http://p:1'\ntls = 'y'\n[tls.y]\nauthorities = 'f'",
-            r"proxies.x.tls \(.*: needs a proxy that is spoken to over TLS",
+            r"proxies.x.tls \(.*: needs a proxy that uses TLS",
         ),
         ("[tls.x]", r"tls.x \(.*: needs a certificate, or authorities"),
         ("[tls.x]\nkey = 'f'\nauthorities = 'g'", r"tls.x.key \(.*: goes with certificate"),
@@ -99,13 +99,15 @@ def test_a_receiver_may_name_existing_profiles() -> None:
     assert problems(profiles) == problems(Profiles({}, {})) == []
     assert problems(profiles, proxy="eu", tls="partner") == problems(profiles, proxy=None) == []
     assert problems(profiles, proxy="us", tls="ours") == [
-        "proxy: nodes have no profile us; correct the name, or add [proxies.us] to their settings",
-        "tls: nodes have no profile ours; correct the name, or add [tls.ours] to their settings",
+        "proxy: nodes have no profile us for the tenant acme; "
+        "correct the name, or add [proxies.us] to their settings, for this tenant",
+        "tls: nodes have no profile ours for the tenant acme; "
+        "correct the name, or add [tls.ours] to their settings, for this tenant",
     ]
     assert len(problems(profiles, tls="eu")) == 1
 
 
-def test_a_receiver_cannot_go_round_the_default_proxy_unless_that_is_allowed() -> None:
+def test_a_receiver_cannot_bypass_the_default_proxy_unless_that_is_allowed() -> None:
     profiles = Profiles({"default": PROXY}, {})
     assert problems(profiles) == []
     (problem,) = problems(profiles, proxy=None)
@@ -115,10 +117,9 @@ def test_a_receiver_cannot_go_round_the_default_proxy_unless_that_is_allowed() -
 
 
 @pytest.mark.parametrize("named", ["proxy", "tls"])
-def test_a_profile_of_other_tenants_is_none(named: str) -> None:
+def test_a_profile_of_other_tenants_reads_like_one_that_does_not_exist(named: str) -> None:
     proxy = ProxySettings(url="http://proxy:3128", tenants=("beta",))
     profiles = Profiles({"eu": proxy}, {"eu": TlsSettings(authorities="ca.pem", tenants=("beta",))})
-    (problem,) = problems(profiles, **{named: "eu"})
-    assert problem.startswith(f"{named}: the profile eu is not for the tenant acme; ")
+    assert problems(profiles, **{named: "eu"}) == problems(Profiles({}, {}), **{named: "eu"})
     policy = Policy(url="https://example.com/", **{named: "eu"})  # type: ignore[arg-type]
     assert profiles.problems("beta.billing", policy) == ()

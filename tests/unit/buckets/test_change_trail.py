@@ -69,6 +69,22 @@ def test_no_secret_is_in_a_trail() -> None:
         assert secret not in trail
 
 
+def test_no_secret_of_a_signature_is_in_a_trail() -> None:
+    signature = {"header": "x-signature", "secret": "hush"}
+    whole = msgspec.json.encode({"url": "https://example.com", "signature": signature})
+    trail = trail_after([message(1, whole, {})], b'{"url": "https://example.com"}')[TRAIL]
+    assert "signature" in trail
+    assert "hush" not in trail
+
+
+@pytest.mark.parametrize("member", ["proxy", "tls"])
+def test_a_trail_shows_a_profile_by_its_name_only(member: str) -> None:
+    url = "http://user:hush@proxy:3128"
+    assert without_secrets(msgspec.json.encode({member: "office"})) == {member: "office"}
+    assert without_secrets(msgspec.json.encode({member: None})) == {member: None}
+    assert "hush" not in without_secrets(msgspec.json.encode({member: url}))[member]
+
+
 def test_a_long_trail_loses_its_oldest_changes() -> None:
     raws = [msgspec.json.encode({"events": [str(each) * 1000]}) for each in range(8)]
     stored = put_one_after_the_other(list(raws))

@@ -272,6 +272,10 @@ def test_reserved_members_are_refused_as_such() -> None:
 def test_the_member_that_was_probably_meant_is_named() -> None:
     assert problems(rat="1/s") == ["rat: unknown member; did you mean rate?"]
     assert problems(retry={"cap": 5}) == ["retry.cap: unknown member; did you mean cap_s?"]
+    assert problems(signature={"header": "x-signature", "secret": "hush", "prefix": "sha256="}) == [
+        "signature.prefix: unknown member; "
+        "only algorithm, content, encoding, header, secret, timestamp_header or value can be here"
+    ]
     assert problems(**{"rate" * 20: 1}) == [f"{'rate' * 20}: unknown member; check the spelling"]
 
 
@@ -281,7 +285,7 @@ def test_a_node_reports_unknown_members_and_continues() -> None:
     assert policy == Policy(url=URL, rate=Rate(limit=1))
     assert warnings == [
         "colour: unknown member; check the spelling", "labels: reserved for a later version",
-        "rate.x: unknown member; check the spelling",
+        "rate.x: unknown member; only burst, limit or per can be here",
     ]  # fmt: skip
     with pytest.raises(InvalidPolicy) as refused:
         parse(raw, strict=True)

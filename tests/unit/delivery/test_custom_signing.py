@@ -60,7 +60,7 @@ def sent(policy: Policy, body: bytes, at: float = 0.0, event_id: str = "evt_1") 
     return wire.headers
 
 
-def test_the_vector_of_github() -> None:
+def test_the_signature_is_that_of_the_example_of_github() -> None:
     """docs.github.com, "Validating webhook deliveries"."""
     policy = configured(
         secrets=[],
@@ -72,7 +72,7 @@ def test_the_vector_of_github() -> None:
     assert sent(policy, b"Hello, World!")["X-Hub-Signature-256"] == signature
 
 
-def test_the_vector_of_slack() -> None:
+def test_the_signature_is_that_of_the_example_of_slack() -> None:
     """api.slack.com, "Verifying requests from Slack"."""
     policy = configured(signature={
         "header": "X-Slack-Signature", "value": "v0={hmac}", "content": "v0:{timestamp}:{body}",
@@ -84,7 +84,7 @@ def test_the_vector_of_slack() -> None:
     assert headers["X-Slack-Request-Timestamp"] == "1531420618"
 
 
-def test_the_vector_of_line() -> None:
+def test_the_signature_is_that_of_the_example_of_line() -> None:
     """developers.line.biz, "Verify webhook signature": the base64 of the body alone."""
     policy = configured(signature={
         "header": "x-line-signature", "encoding": "base64", "secret": "8c570fa6dd201bb328f1c1eac23a96d8",
@@ -93,7 +93,7 @@ def test_the_vector_of_line() -> None:
     assert sent(policy, body)["x-line-signature"] == "GhRKmvmHys4Pi8DxkF4+EayaH0OqtJtaZxgTD9fMDLs="
 
 
-def test_the_vector_of_mux() -> None:
+def test_the_signature_is_that_of_the_example_of_mux() -> None:
     """The tests of its SDKs: `t=,v1=` over timestamp, dot and body, which is the scheme of Stripe as well."""
     policy = configured(signature={
         "header": "mux-signature", "content": "{timestamp}.{body}", "value": "t={timestamp},v1={hmac}",
@@ -103,7 +103,7 @@ def test_the_vector_of_mux() -> None:
     assert sent(policy, b'{"test":"body"}', at=1565125718)["mux-signature"] == signature
 
 
-def test_the_vector_of_svix_with_the_receivers_newest_secret() -> None:
+def test_the_newest_secret_signs_as_in_the_example_of_svix() -> None:
     """docs.svix.com, "Verifying payloads manually": id, timestamp and body, in base64."""
     policy = configured(
         secrets=[SECRET, "whsec_" + "A" * 43],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actors.machine.event import Event
-from angarium.delivery.formats import NESTED_MAX, Content, Format, content_of, envelope
+from angarium.delivery.formats import NESTED_MAX, Format, FormattedEvent, envelope, format_event, is_deep
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 EVENT = Event(
@@ -27,8 +27,8 @@ ATTRIBUTES = {
 }
 
 
-def content(form: Format, event: Event = EVENT, sequence: int | None = 41) -> Content:
-    return content_of(form, "acme.billing", event, sequence)
+def formatted(body_format: Format, event: Event = EVENT, sequence: int | None = 41) -> FormattedEvent:
+    return format_event(body_format, "acme.billing", event, sequence)
 
 
 def enveloped(event: Event = EVENT, sequence: int | None = 41) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def enveloped(event: Event = EVENT, sequence: int | None = 41) -> dict[str, Any]
 
 
 def test_an_envelope_has_the_published_json_byte_for_byte() -> None:
-    assert content("envelope") == Content(
+    assert formatted("envelope") == FormattedEvent(
         b'{"events":[{"sequence":41,"id":"evt_1","type":"order.created",'
         b'"timestamp":"2021-02-25T15:02:10.250Z","data":{"a": 1.50,\n "b":[]}}]}',
         "application/json",
@@ -63,8 +63,8 @@ def test_an_envelope_names_what_an_event_has_besides_its_data() -> None:
 
 def test_a_ping_in_an_envelope_has_no_number() -> None:
     assert "sequence" not in enveloped(sequence=None)
-    assert "angariumsequence" not in json.loads(content("cloudevents-structured", sequence=None).body)
-    assert not any(b"sequence" in line for line in content("cloudevents", sequence=None).lines)
+    assert "angariumsequence" not in json.loads(formatted("cloudevents-structured", sequence=None).body)
+    assert not any(b"sequence" in line for line in formatted("cloudevents", sequence=None).lines)
 
 
 def test_an_envelope_has_the_time_at_which_the_event_was_published() -> None:
@@ -73,7 +73,7 @@ def test_an_envelope_has_the_time_at_which_the_event_was_published() -> None:
 
 
 def test_a_binary_cloudevent_is_the_published_body_with_the_attributes_as_headers() -> None:
-    assert content("cloudevents") == Content(
+    assert formatted("cloudevents") == FormattedEvent(
         EVENT.body,
         "application/json",
         tuple(f"ce-{name}: {value}".encode() for name, value in ATTRIBUTES.items()),
@@ -81,7 +81,7 @@ def test_a_binary_cloudevent_is_the_published_body_with_the_attributes_as_header
 
 
 def test_a_structured_cloudevent_has_the_attributes_and_the_published_json() -> None:
-    made = content("cloudevents-structured")
+    made = formatted("cloudevents-structured")
     assert made.content_type == "application/cloudevents+json"
     assert made.lines == ()
     members = {"datacontenttype": "application/json", "data": {"a": 1.5, "b": []}}
@@ -89,12 +89,12 @@ def test_a_structured_cloudevent_has_the_attributes_and_the_published_json() -> 
     assert EVENT.body in made.body
 
 
-@pytest.mark.parametrize("form", ["cloudevents", "cloudevents-structured"])
-def test_a_cloudevent_says_that_it_was_sent_again_and_whose_trace_it_is_in(form: Format) -> None:
+@pytest.mark.parametrize("body_format", ["cloudevents", "cloudevents-structured"])
+def test_a_cloudevent_says_that_it_was_sent_again_and_whose_trace_it_is_in(body_format: Format) -> None:
     event = replace(EVENT, again="replay-1", traceparent=TRACE, tracestate='a=b "c" 5%')
     expected = {"angariumagain": "replay-1", "traceparent": TRACE, "tracestate": 'a=b "c" 5%'}
-    made = content(form, event)
-    if form == "cloudevents":
+    made = formatted(body_format, event)
+    if body_format == "cloudevents":
         lines = {line.decode() for line in made.lines}
         assert lines >= {f"ce-angariumagain: {event.again}", f"ce-traceparent: {TRACE}"}
         assert "ce-tracestate: a=b%20%22c%22%205%25" in lines
@@ -113,6 +113,10 @@ def test_a_cloudevent_says_that_it_was_sent_again_and_whose_trace_it_is_in(form:
         b"{} {}",
         b"01",
         b'"\\x"',
+        b'"\\ud800"',
+        b'{"\\udc00": 1}',
+        b'"\\ud800\\u0041"',
+        b'"\xed\xa0\x80"',
         b"[" * (NESTED_MAX + 1) + b"]" * (NESTED_MAX + 1),
         b"[" * 200_000 + b"]" * 200_000,
         b"]" * 200 + b"[" * 200,
@@ -124,7 +128,7 @@ def test_a_body_that_is_no_json_is_sent_in_base64(body: bytes) -> None:
     event = replace(EVENT, body=body)
     written = base64.b64encode(body).decode()
     assert enveloped(event)["data_base64"] == written
-    structured = json.loads(content("cloudevents-structured", event).body)
+    structured = json.loads(formatted("cloudevents-structured", event).body)
     assert structured["data_base64"] == written
     assert "data" not in structured
 
@@ -151,31 +155,65 @@ def test_a_body_is_json_by_its_type_only(content_type: str, is_json: bool) -> No
         b'["' + b"[{" * 5000 + b'\\"]"]',
         b"[" + b"{}," * 5000 + b"{}]",
         b" 1e999 ",
+        b'"\\ud83d\\ude00"',
         b"null",
     ],
 )
 def test_json_within_the_limits_is_sent_as_it_is(body: bytes) -> None:
     event = replace(EVENT, body=body)
-    assert body.strip() in content("envelope", event).body
+    assert body.strip() in formatted("envelope", event).body
     assert "data_base64" not in enveloped(event)
+
+
+TOKENS = st.sampled_from([
+    b"[" * 60, b"]" * 60, b"{" * 9, b"}" * 9, b"[{", b"}]", b"[]" * 200, b'""', b'"a"', b'"[["', b'"]"',
+    rb'"\\"', rb'"\\\"[["', rb'"\"]]"', b",1,",
+])  # fmt: skip
+
+
+def deepest(tokens: list[bytes]) -> int:
+    """The depth of a text, bracket by bracket."""
+    depth = found = 0
+    for token in tokens:
+        for byte in token if not token.startswith(b'"') else b"":
+            depth += (byte in b"[{") - (byte in b"]}")
+            found = max(found, depth)
+    return found
+
+
+@given(st.lists(TOKENS, max_size=40), st.sampled_from([b"", b'"', b'"[[', b'"' + b"[" * 999]))
+def test_the_depth_is_that_of_the_brackets_outside_strings(tokens: list[bytes], end: bytes) -> None:
+    assert is_deep(b"".join(tokens) + end) is (deepest(tokens) > NESTED_MAX)
+
+
+@given(st.lists(st.sampled_from([b"[" * 100, b"]" * 99, b"[]" * 5000, b"[" * 28]), max_size=20))
+def test_the_depth_of_many_brackets_is_counted_to_the_level(tokens: list[bytes]) -> None:
+    assert is_deep(b"".join(tokens)) is (deepest(tokens) > NESTED_MAX)
 
 
 def test_the_decoder_of_json_does_not_depend_on_the_depth_of_its_caller() -> None:
     event = replace(EVENT, body=b"[" * NESTED_MAX + b"]" * NESTED_MAX)
 
     def at_depth(frames: int) -> bytes:
-        return at_depth(frames - 1) if frames else content("envelope", event).body
+        return at_depth(frames - 1) if frames else formatted("envelope", event).body
 
-    assert at_depth(600) == content("envelope", event).body
+    assert at_depth(600) == formatted("envelope", event).body
 
 
 @given(st.sampled_from(FORMATS), st.binary(max_size=300), st.integers(1, 2**60))
-def test_every_attempt_of_an_event_has_the_same_bytes(form: Format, body: bytes, sequence: int) -> None:
+def test_every_attempt_of_an_event_has_the_same_bytes(
+    body_format: Format, body: bytes, sequence: int
+) -> None:
     event = replace(EVENT, body=body)
-    assert content(form, event, sequence) == content(form, replace(event, position=8), sequence)
+    again = replace(event, position=8)
+    assert formatted(body_format, event, sequence) == formatted(body_format, again, sequence)
 
 
-@given(st.recursive(st.none() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=20))
+@given(
+    st.recursive(
+        st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), st.lists, max_leaves=20
+    )
+)
 def test_the_published_library_reads_every_cloudevent(data: Any) -> None:
     from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 
@@ -185,8 +223,8 @@ def test_the_published_library_reads_every_cloudevent(data: Any) -> None:
         "datacontenttype": "application/json", "angariumagain": "dead-1", "traceparent": TRACE,
         "tracestate": 'a="b c"',
     }  # fmt: skip
-    for form in ("cloudevents", "cloudevents-structured"):
-        made = content_of(form, "acme.billing", event, 41)
+    for body_format in ("cloudevents", "cloudevents-structured"):
+        made = format_event(body_format, "acme.billing", event, 41)
         headers = dict(line.decode().split(": ", 1) for line in made.lines)
         read = from_http_event(HTTPMessage(headers | {"content-type": made.content_type}, made.body))
         attributes = read.get_attributes()

@@ -73,7 +73,7 @@ SHARED = {
     "bucket": st.none() | st.builds(Bucket, st.floats(0, 9), st.floats(0, 9), SMALL),
     "limit": st.none() | st.builds(RateLimit, st.floats(0.1, 9), st.integers(1, 9)),
     "attempt": SMALL, "next_at": st.floats(0, 9), "until": st.floats(0, 9), "rejected": st.booleans(),
-    "gone": st.booleans(), "ours": st.booleans(),
+    "gone": st.booleans(), "ours": st.booleans(), "failing_since": st.none() | st.floats(0, 9),
     "aborted": st.booleans(), "waiting_since": st.none() | st.floats(0, 9),
     "reason": st.just("gone"),
     "target": st.just("x"), "status": st.none() | st.just(500), "id": st.just("a"), "error": st.just("e"),

@@ -64,7 +64,7 @@ class Expected:
                         flush.position,
                         event.sequence,
                         fact.attempt,
-                        _WORDS[type(fact)],
+                        schema.OVERLOAD if getattr(fact, "ours", False) else _WORDS[type(fact)],
                         answer,
                     )
                     self.attempts[row] = flush.at

@@ -128,12 +128,16 @@ class HistoryGenerator:
             "attempt": attempts + 1,
             "latency_ms": 12.0,
         }
+        moved = None if state.failing_since is None else state.failing_since + event.sequence % 3 / 4
         match self._chance.randrange(5):
             case 0:
-                return f.Throttled(**shared, status=429, until=at + 60)
+                return f.Throttled(**shared, status=429, until=at + 60, failing_since=moved)
             case 1 | 2:
-                answer = f"<{event.id}>"
-                return f.AttemptFailed(**shared, status=500, error="HTTP 500", next_at=at + 60, answer=answer)
+                answer, ours = f"<{event.id}>", event.sequence % 3 == 0
+                return f.AttemptFailed(
+                    **shared, status=500, error="HTTP 500", next_at=at + 60, answer=answer, ours=ours,
+                    failing_since=moved,
+                )  # fmt: skip
             case _:
                 return f.Delivered(**shared, status=200)
 

@@ -22,7 +22,9 @@ class Names:
     """Resolves the names that it knows, and notes which were asked for; no other name exists."""
 
     def __init__(self) -> None:
-        self.addresses = {"hook.example": ("127.0.0.1",), "proxy.example": ("127.0.0.1",)}
+        self.addresses: dict[str, tuple[str, ...]] = dict.fromkeys(
+            ("hook.example", "proxy.example"), ("127.0.0.1",)
+        )
         self.asked: list[str] = []
 
     async def resolve(self, host: str) -> Resolved:

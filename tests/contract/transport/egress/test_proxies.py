@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from angarium.delivery.connections.guard import Guard
+from angarium.delivery.egress import ways as ways_module
 from angarium.delivery.http_exchange.transport import EARLY, NO_PROFILES, FailureKind, ProfileNames
 from angarium.egress_settings import ProxySettings, TlsSettings
 from tests.contract.transport.conftest import answered, failed, post_to
@@ -87,6 +88,45 @@ async def test_user_and_password_go_to_the_proxy_alone(
     expected = base64.b64encode(f"angarium:{PASSWORD}".encode())
     assert b"\r\nproxy-authorization: Basic " + expected + b"\r\n" in proxy.heads[0]
     assert not [name for name, _ in receiver.requests[0].headers if b"authorization" in name]
+
+
+@pytest.mark.parametrize("changed", ["password", "tls"])
+async def test_a_changed_password_is_used_for_all_requests_that_begin_later(
+    egress: Egress,
+    authority: trustme.CA,
+    receiver: Receiver,
+    write: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    changed: str,
+) -> None:
+    """The same holds for the TLS profile of the proxy."""
+    monkeypatch.setattr(ways_module, "FILES_CHECKED_EVERY_S", 0.01)
+    proxy, certificate = TestProxy(), authority.cert_pem.bytes()
+    await proxy.start(_server_context(authority, "proxy.example"))
+    password, authorities = write("password", "old"), write("ca.pem", certificate)
+    settings = ProxySettings(
+        url=f"https://proxy.example:{proxy.port}", user="angarium", password_file=password, tls="inside"
+    )
+    transport = egress.transport(
+        proxies={"eu": settings}, tls={"inside": TlsSettings(authorities=authorities)}
+    )
+    reloading = asyncio.create_task(egress.ways.reload_changed_files())
+    url = f"http://hook.example:{receiver.port}/"
+    for _ in range(2):
+        answered(await post_to(transport, url, profiles=EU))
+    before = egress.ways.way_for(EU)
+    if changed == "password":
+        write("password", "newer")
+    else:
+        write("ca.pem", certificate + trustme.CA().cert_pem.bytes())
+    await until(lambda: egress.ways.way_for(EU) is not before)
+    answered(await post_to(transport, url, profiles=EU))
+    assert len(proxy.clients) == 2
+    user = base64.b64encode(b"angarium:" + (b"newer" if changed == "password" else b"old"))
+    assert b"Basic " + user in proxy.heads[-1]
+    reloading.cancel()
+    await transport.close()
+    await proxy.stop()
 
 
 async def test_tls_is_verified_against_the_urls_name_inside_the_tunnel(

@@ -102,7 +102,7 @@ async def test_a_connection_with_a_client_certificate_serves_no_way_without_it(
 async def test_a_changed_certificate_is_used_for_all_requests_that_begin_later(
     egress: Egress, authority: trustme.CA, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ways_module, "LOOKED_AT_EVERY_S", 0.01)
+    monkeypatch.setattr(ways_module, "FILES_CHECKED_EVERY_S", 0.01)
     transport, partner = egress.transport(tls=files.profiles), Partner(authority)
     reloading = asyncio.create_task(egress.ways.reload_changed_files())
     async with listening(partner) as url:
@@ -123,7 +123,7 @@ async def test_files_that_do_not_fit_leave_the_old_ones_in_use_and_are_logged_on
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(ways_module, "LOOKED_AT_EVERY_S", 0.01)
+    monkeypatch.setattr(ways_module, "FILES_CHECKED_EVERY_S", 0.01)
     looks: list[str] = []
     stat = os.stat
 
@@ -131,7 +131,7 @@ async def test_files_that_do_not_fit_leave_the_old_ones_in_use_and_are_logged_on
         looks.append(path)
         return stat(path)
 
-    monkeypatch.setattr("angarium.delivery.egress.reloaded.os.stat", counted)
+    monkeypatch.setattr("angarium.delivery.egress.file_value.os.stat", counted)
     transport, partner = egress.transport(tls=files.profiles), Partner(authority)
     reloading = asyncio.create_task(egress.ways.reload_changed_files())
     async with listening(partner) as url:

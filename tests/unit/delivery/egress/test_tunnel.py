@@ -61,7 +61,7 @@ async def test_a_connection_that_is_lost_before_the_question_is_a_refusal() -> N
     assert refusal.why == "closed the connection before its answer was complete"
 
 
-def test_the_question_names_host_and_port_twice() -> None:
+def test_the_connect_request_has_host_and_port_in_its_first_line_and_in_host() -> None:
     head = connect_head("[2001:db8::1]:443", b"Basic eA==")
     lines = head.split(b"\r\n")
     assert lines[:2] == [b"CONNECT [2001:db8::1]:443 HTTP/1.1", b"host: [2001:db8::1]:443"]

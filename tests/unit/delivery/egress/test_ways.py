@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from actors.configuration.policy import Policy
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.egress.reloaded import Reloaded, UnusableProfile
+from angarium.delivery.egress.file_value import FileValue, UnusableSetting
 from angarium.delivery.egress.ways import Ways
 from angarium.delivery.http_exchange.transport import NO_PROFILES, ProfileNames
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_used_is_named_at_the_start_by_its_setting(
     if content is not None:
         file.write_bytes(content)
     for profile in (TlsSettings(certificate=str(file)), TlsSettings(authorities=str(file))):
-        with pytest.raises(UnusableProfile, match=r"tls\.partner: .*; correct the setting") as caught:
+        with pytest.raises(UnusableSetting, match=r"tls\.partner: .*; correct the setting") as caught:
             Ways(Guard(), Profiles({}, {"partner": profile}))
         assert why in str(caught.value)
         assert "s3cret" not in str(caught.value)
@@ -80,7 +80,7 @@ def test_a_key_with_a_password_is_refused_without_asking_for_it(tmp_path: Path) 
     key = load_pem_private_key(issued.private_key_pem.bytes(), None)
     sealed = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"pass"))
     (tmp_path / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes() + sealed)
-    with pytest.raises(UnusableProfile, match=r"tls\.partner: "):
+    with pytest.raises(UnusableSetting, match=r"tls\.partner: "):
         Ways(Guard(), Profiles({}, {"partner": TlsSettings(certificate=str(tmp_path / "client.pem"))}))
 
 
@@ -88,7 +88,7 @@ def test_a_proxys_password_is_read_from_its_variable() -> None:
     proxy = ProxySettings(url="http://proxy.example:3128", user="u", password_variable="PROXY_PASSWORD")
     profiles = Profiles({"eu": proxy}, {})
     assert Ways(Guard(), profiles, variables={"PROXY_PASSWORD": "s3cret"}).way_for(ProfileNames("eu")).proxy
-    with pytest.raises(UnusableProfile, match=r"proxies.eu.password_variable: there is no password; correct"):
+    with pytest.raises(UnusableSetting, match=r"proxies.eu.password_variable: there is no password; correct"):
         Ways(Guard(), profiles, variables={})
 
 
@@ -99,11 +99,11 @@ def test_the_repr_of_a_proxys_settings_shows_nothing() -> None:
 def test_a_value_is_read_again_when_a_file_changes_and_only_then(tmp_path: Path) -> None:
     file = tmp_path / "value"
     file.write_text("one")
-    reloaded = Reloaded("setting", [str(file)], file.read_text)
-    assert (reloaded.refresh(), reloaded.value, reloaded.version) == (False, "one", 0)
+    value = FileValue("setting", [str(file)], file.read_text)
+    assert (value.refresh(), value.value, value.version) == (False, "one", 0)
     file.write_text("other")
-    assert (reloaded.refresh(), reloaded.value, reloaded.version) == (True, "other", 1)
+    assert (value.refresh(), value.value, value.version) == (True, "other", 1)
     file.unlink()
-    assert (reloaded.refresh(), reloaded.value, reloaded.version) == (False, "other", 1)
+    assert (value.refresh(), value.value, value.version) == (False, "other", 1)
     file.write_text("other")
-    assert (reloaded.refresh(), reloaded.version) == (True, 2)
+    assert (value.refresh(), value.version) == (True, 2)

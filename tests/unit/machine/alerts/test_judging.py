@@ -66,7 +66,6 @@ def test_a_receiver_is_failing_after_a_minute_and_offline_later() -> None:
 
 @pytest.mark.parametrize(("last", "told"), [
     (failed(0), False), (failed(59), False), (failed(60), True), (failed(60, rejected=True), False),
-    (failed(60, ours=True), False),
 ])  # fmt: skip
 def test_an_outage_of_ours_is_no_failure_of_the_receiver(last: f.AttemptFailed, told: bool) -> None:
     """A proof is an attempt that failed late enough, or an owner that was there while an event waited."""
@@ -260,6 +259,15 @@ def test_owed_events_bring_a_receiver_back_and_are_bounded() -> None:
     assert [each.number for each in published.unpublished_alerts] == [2]
     full = replace(state, unpublished_alerts=state.unpublished_alerts * (UNPUBLISHED_ALERTS_MAX // 2))
     assert judged(replace(full, failing_since=None), 301) == []
+
+
+def test_an_outage_of_the_proxy_raises_no_alert_about_a_receiver() -> None:
+    refused = f.AttemptFailed(receiver=RECEIVER, events=(), at=START + 5, attempt=2, ours=True)
+    state = replace(FAILING, last=refused)
+    assert judged(state, 10**6) == []
+    there = seen(waiting_min=1, waiting_max=1, watched_since=START - 1000)
+    assert judged(replace(state, failing_since=START - 54), 10**6, there) == []
+    assert judged(replace(state, failing_since=START - 55), 10**6, there) == [("failing", "alert_raised")]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0.1, 400)), min_size=1, max_size=60))

@@ -1,7 +1,8 @@
 """A value that is read from files, and read again when one of them changes.
 
-The files are looked at from outside, at an interval. If they cannot be used, the old value stays, and the log
-says so once for each change: a certificate and its key are often replaced one after the other.
+The owner of the value asks at an interval whether they have changed. If they cannot be used, the old value
+stays, and the log says so once for each change: a certificate and its key are often replaced one after the
+other.
 """
 
 import logging
@@ -15,15 +16,15 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_State = tuple[tuple[int, int, int] | None, ...]
+_FileStates = tuple[tuple[int, int, int] | None, ...]
 
 
-class UnusableProfile(BadInput):
-    """A profile whose files, password or address cannot be used; the text names setting and remedy."""
+class UnusableSetting(BadInput):
+    """A setting whose files, password or address cannot be used; the text names it and the remedy."""
 
 
-class Reloaded(Generic[T]):
-    """The value, and how to read it. `name` is that of the setting, for messages; without files it stays.
+class FileValue(Generic[T]):
+    """A value and how to read it. `name` is that of the setting, for messages; without files it stays.
 
     - `version`: how often the value has been replaced.
     """
@@ -32,18 +33,18 @@ class Reloaded(Generic[T]):
         self._name = name
         self._files = files
         self._read = read
-        self._seen = self._look()
+        self._file_states = self._read_states()
         self.version = 0
         try:
             self.value = read()
         except (OSError, ValueError) as error:
-            raise UnusableProfile(f"{name}: {_why(error)}; correct the setting, or what it names") from None
+            raise UnusableSetting(f"{name}: {_why(error)}; correct the setting, or what it names") from None
 
     def refresh(self) -> bool:
         """Read the value again if a file has changed; returns True if it was replaced. It reads files."""
-        if (seen := self._look()) == self._seen:
+        if (states := self._read_states()) == self._file_states:
             return False
-        self._seen = seen
+        self._file_states = states
         try:
             self.value = self._read()
         except (OSError, ValueError) as error:
@@ -53,7 +54,7 @@ class Reloaded(Generic[T]):
         log.info("egress.reloaded", extra={"setting": self._name})
         return True
 
-    def _look(self) -> _State:
+    def _read_states(self) -> _FileStates:
         return tuple(_identity(each) for each in self._files)
 
 
