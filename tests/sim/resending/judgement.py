@@ -185,11 +185,13 @@ class ResendingCheckers(Checkers):
             receiver for receiver, found in self._removals.items()
             if any(revision > known for revision, _ in found)
         }  # fmt: skip
-        may_leave = {UNSURE, REMOVED, UNKNOWN_RECEIVER} if removed else {UNSURE}
+        away = {receiver for receiver in self._removals if receiver.startswith(f"{tenant}.")}
+        may_leave = {UNSURE} | ({REMOVED} if removed else set()) | ({UNKNOWN_RECEIVER} if away else set())
         if set(plan.api_job.left_out) - may_leave or plan.api_job.left_out.get(UNSURE, 0) > erased:
             self.world.fail(f"{what} leaves {plan.api_job.left_out}")
+        may_lack = removed | (away if UNKNOWN_RECEIVER in plan.api_job.left_out else set())
         for position, receiver, mark, event in letters:
-            sent = self._check_copy(what, receiver, mark, event, may_lack=receiver in removed)
+            sent = self._check_copy(what, receiver, mark, event, may_lack=receiver in may_lack)
             if sent and position in self.streams[self.names.dead_letters].store.messages:
                 self.world.fail(f"{what} sent the letter {position}, which is still there")
 
