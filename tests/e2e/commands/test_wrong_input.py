@@ -142,7 +142,7 @@ def test_a_profile_that_the_settings_do_not_have_is_noted(terminal: Terminal) ->
     put = terminal.run("receiver", "put", "acme.eu", "--url", URL, "--proxy", "eu")
     assert put.returncode == 0
     assert (
-        "note: nodes with the settings of this process would send nothing: proxy: nodes have no profile eu"
+        "note: if nodes have the settings of this process, they send nothing: proxy: nodes have no profile eu"
         in (put.stderr)
     )
     wrong = terminal.run("receiver", "set", "acme.eu", "--proxy", "http://u:s3cret@proxy:1")

@@ -25,7 +25,7 @@ def profile_notes(receiver: str, policy: Policy, settings: Settings) -> list[Not
     """The reasons why nodes with these settings would hold the receiver's events: profiles they lack."""
     found = []
     for why in settings.profiles.problems(receiver, policy):
-        text = f"nodes with the settings of this process would send nothing: {why}"
+        text = f"if nodes have the settings of this process, they send nothing: {why}"
         found.append(Note(text, with_flags=text))
     return found
 
