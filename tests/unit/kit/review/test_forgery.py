@@ -118,15 +118,4 @@ def test_a_secret_without_padding_is_the_same_as_for_the_sender(prefix: str) -> 
     """The sender takes it (signing_secrets.secret_key), so the receiver must."""
     text = prefix + base64.b64encode(bytes(range(32))).decode().rstrip("=")
     request = headers(BODY, "7", text)
-    assert verify(request, BODY, [parse_key(text)], NOW).first == 7
-
-
-def test_a_batch_is_as_large_as_a_batch_can_be() -> None:
-    """Signed or not by mistake, 1 to 10^15 makes `range` eat the memory in each kind of numbers."""
-    with pytest.raises(VerificationError):
-        verify(headers(BODY, "1-999999999999999"), BODY, [parse_key(SECRET)], NOW)
-
-
-def test_a_number_beyond_64_bits_is_refused() -> None:
-    with pytest.raises(VerificationError):
-        verify(headers(BODY, "9223372036854775808"), BODY, [parse_key(SECRET)], NOW)
+    assert verify(request, BODY, [parse_key(text)], NOW).numbers == (7,)

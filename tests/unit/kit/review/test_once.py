@@ -24,7 +24,7 @@ from angarium_receiver import (
 from tests.unit.kit.requests import NOW, SECRET, headers
 
 BODY = b'{"order": 7}'
-ONE = Delivery("evt_1", 1, 1, "order.created", 1, BODY)
+ONE = Delivery("evt_1", (1,), "order.created", 1, BODY)
 
 
 def receiver(**members: Any) -> Receiver:
@@ -134,10 +134,10 @@ def test_a_commit_that_fails_leaves_no_transaction(tmp_path: Path) -> None:
     reader = sqlite3.connect(file)
     cursor = reader.execute("SELECT number FROM orders")
     cursor.fetchone()
-    with pytest.raises(sqlite3.OperationalError, match="locked"), known.handling(1, 1):
+    with pytest.raises(sqlite3.OperationalError, match="locked"), known.handling((1,)):
         pass
     reader.close()
-    with known.handling(1, 1) as arrival:
+    with known.handling((1,)) as arrival:
         assert arrival.new == (1,)
 
 
@@ -146,7 +146,7 @@ def test_work_that_commits_is_an_error(tmp_path: Path) -> None:
     shop = sqlite3.connect(tmp_path / "orders.db")
     shop.execute("CREATE TABLE orders (number INTEGER)")
     known = SqliteNumbers(shop)
-    with pytest.raises(Exception), known.handling(1, 1), shop:  # noqa: B017, PT011
+    with pytest.raises(Exception), known.handling((1,)), shop:  # noqa: B017, PT011
         shop.execute("INSERT INTO orders VALUES (1)")
 
 
@@ -154,12 +154,12 @@ def test_events_of_two_receivers_with_one_id_are_both_queued(tmp_path: Path) -> 
     """A fan-out gives two receivers the same webhook-id; an id may also come again after dedup_window."""
     queue = SqliteQueue(str(tmp_path / "queue.db"), 9)
     queue.put(ONE)
-    queue.put(replace(ONE, first=300, last=300, body=b"other"))
+    queue.put(replace(ONE, numbers=(300,), body=b"other"))
     done: list[Delivery] = []
     while queue.work_one(done.append, 0.0):
         pass
     queue.close()
-    assert [each.first for each in done] == [1, 300]
+    assert [each.numbers for each in done] == [(1,), (300,)]
 
 
 def test_two_workers_of_one_file_do_not_do_the_same(tmp_path: Path) -> None:
