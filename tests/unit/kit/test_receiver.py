@@ -26,6 +26,7 @@ from angarium_receiver import (
 from tests.unit.kit.requests import NOW, SECRET, headers
 
 BODY = b'{"order": 7}'
+CHALLENGE = "c-1_" + "A" * 39
 KEY = base64.b64decode(SECRET.removeprefix("whsec_"))
 
 
@@ -101,24 +102,24 @@ def test_a_queue_answers_202_until_it_is_full() -> None:
 
 
 def test_a_challenge_is_answered_with_the_proof() -> None:
-    answer = receiver().receive("GET", {"Angarium-Challenge": "c-1"}, b"")
+    answer = receiver().receive("GET", {"Angarium-Challenge": CHALLENGE}, b"")
     assert isinstance(answer, Answer)
     proof = json.loads(answer.body)
-    expected = hmac.digest(KEY, f"angarium.handshake.c-1.{proof['nonce']}".encode(), "sha256")
+    expected = hmac.digest(KEY, f"angarium.handshake.{CHALLENGE}.{proof['nonce']}".encode(), "sha256")
     assert (answer.status, base64.b64decode(proof["hmac"])) == (200, expected)
-    other = receiver().receive("GET", {"angarium-challenge": "c-1"}, b"")
+    other = receiver().receive("GET", {"angarium-challenge": CHALLENGE}, b"")
     assert isinstance(other, Answer)
     assert json.loads(other.body)["nonce"] != proof["nonce"]
 
 
-@pytest.mark.parametrize("challenge", ["", "a b", "é", "x" * 257])
+@pytest.mark.parametrize("challenge", ["", "a b" * 20, "é" * 40, "x" * 257, "7" * 31, "1800000000." + "x" * 40])
 def test_an_odd_challenge_is_refused(challenge: str) -> None:
     assert status(receiver().receive("GET", {"angarium-challenge": challenge}, b"")) == 400
 
 
 def test_a_receiver_with_a_public_key_alone_proves_nothing() -> None:
-    public = receiver("whpk_" + base64.b64encode(bytes(32)).decode())
-    assert status(public.receive("GET", {"angarium-challenge": "c"}, b"")) == 404
+    public = receiver("whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")
+    assert status(public.receive("GET", {"angarium-challenge": CHALLENGE}, b"")) == 404
 
 
 def test_an_origin_gets_consent() -> None:

@@ -101,13 +101,6 @@ def test_a_public_key_of_small_order_is_no_key(point: bytes) -> None:
         parse_key("whpk_" + base64.b64encode(point).decode())
 
 
-def test_the_identity_as_a_key_verifies_whatever_comes() -> None:
-    from angarium_receiver import ed25519
-
-    identity = b"\1" + bytes(31)
-    assert not ed25519.verify(identity, identity + bytes(32), b"any message")
-
-
 def test_a_public_key_that_is_no_point_is_no_key() -> None:
     with pytest.raises(InvalidKey):
         parse_key("whpk_" + base64.b64encode((2).to_bytes(32, "little")).decode())

@@ -78,7 +78,7 @@ def test_signatures_are_not_a_load() -> None:
     start = time.process_time()
     ed25519.verify(public, made, b"x")
     once = time.process_time() - start
-    assert took < 4 * once, f"{took * 1000:.0f} ms for one forged request, {once * 1000:.1f} ms for one signature"
+    assert took < 12 * once, f"{took * 1000:.0f} ms for one forged request, {once * 1000:.1f} ms for one signature"
 
 
 def test_a_large_body_is_hashed_once_for_each_key() -> None:

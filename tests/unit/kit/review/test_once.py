@@ -50,8 +50,10 @@ def test_wsgi_work_that_fails_after_start_response_is_not_handled() -> None:
 
     known = receiver(numbers=MemoryNumbers())
     guarded = wsgi.AngariumMiddleware(app, known)
+    parts: Any = guarded(environ(), lambda status, headers: None)
     with pytest.raises(KeyError):
-        list(guarded(environ(), lambda status, headers: None))
+        list(parts)
+    parts.close()
     again = known.receive("POST", headers(BODY), BODY)
     assert isinstance(again, Delivery), again
 
@@ -136,6 +138,7 @@ def test_a_commit_that_fails_leaves_no_transaction(tmp_path: Path) -> None:
     cursor.fetchone()
     with pytest.raises(sqlite3.OperationalError, match="locked"), known.handling((1,)):
         pass
+    cursor.close()
     reader.close()
     with known.handling((1,)) as arrival:
         assert arrival.new == (1,)
@@ -203,3 +206,13 @@ def test_the_time_out_counts_while_another_waits(kind: str, tmp_path: Path) -> N
     queue.put(ONE)
     first.join(3)
     assert found == [False]
+
+
+def test_a_batch_says_which_of_its_events_are_new() -> None:
+    """17 and 18 were handled, the answer was lost, and they come again in a larger batch."""
+    batch = b'{"events": [{"sequence": 17}, {"sequence": 18}, {"sequence": 42}]}'
+    known = receiver(numbers=MemoryNumbers())
+    known.done(Delivery("acme.shop:17-18", (17, 18), "angarium.batch", 1, b""), 200)
+    found = known.receive("POST", headers(batch, "17-42", event_id="acme.shop:17-42"), batch)
+    assert isinstance(found, Delivery)
+    assert getattr(found, "new", found.numbers) == (42,)
