@@ -10,11 +10,30 @@ import json
 import queue
 import sqlite3
 import threading
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Callable
 
 from angarium_receiver.verification import Delivery
+
+LOOK_EACH_S = 0.5
+"""Time between two looks for what other processes have put."""
+
+
+@contextmanager
+def _turn(lock: threading.Lock, timeout_s: float | None) -> Iterator[float | None]:
+    """Take the lock, and yield how much of the time is left; below 0: it was not taken."""
+    start = time.monotonic()
+    if not lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+        yield -1.0
+        return
+    try:
+        yield None if timeout_s is None else max(timeout_s - (time.monotonic() - start), 0.0)
+    finally:
+        lock.release()
 
 
 class Queue(ABC):
@@ -52,12 +71,14 @@ class MemoryQueue(Queue):
 
     def work_one(self, work: Callable[[Delivery], object], timeout_s: float | None = None) -> bool:
         """See `Queue`. One thread works at a time, so the order stays."""
-        with self._turn:
+        with _turn(self._turn, timeout_s) as left_s:
+            if left_s is not None and left_s < 0:
+                return False
             try:
                 delivery = self._again.get_nowait()
             except queue.Empty:
                 try:
-                    delivery = self._queue.get(timeout=timeout_s)
+                    delivery = self._queue.get(timeout=left_s)
                 except queue.Empty:
                     return False
             try:
@@ -83,6 +104,7 @@ class SqliteQueue(Queue):
         self._turn = threading.Lock()
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")  # Some builds of SQLite have another default.
         self._connection.execute(
             "CREATE TABLE IF NOT EXISTS angarium_queue"
             " (place INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, delivery TEXT, body BLOB)"
@@ -96,27 +118,35 @@ class SqliteQueue(Queue):
         """See `Queue`. It is on disk when this returns True."""
         members = asdict(delivery)
         body = members.pop("body")
+        key = f"{delivery.id} {delivery.numbers}"  # One id may come under several numbers.
         with self._changed:
-            known = self._connection.execute(
-                "SELECT 1 FROM angarium_queue WHERE id = ?", (delivery.id,)
-            ).fetchone()
-            if known:
-                return True
-            (count,) = self._connection.execute("SELECT count(*) FROM angarium_queue").fetchone()
-            if count >= self._length:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                (count,) = self._connection.execute("SELECT count(*) FROM angarium_queue").fetchone()
+                found = self._connection.execute(
+                    "SELECT 1 FROM angarium_queue WHERE id = ?", (key,)
+                ).fetchone()
+                if found is None and count < self._length:
+                    self._connection.execute(
+                        "INSERT INTO angarium_queue (id, delivery, body) VALUES (?, ?, ?)",
+                        (key, json.dumps(members), body),
+                    )
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.rollback()
+                raise
+            if found is None and count >= self._length:
                 return False
-            self._connection.execute(
-                "INSERT INTO angarium_queue (id, delivery, body) VALUES (?, ?, ?)",
-                (delivery.id, json.dumps(members), body),
-            )
             self._changed.notify()
             return True
 
     def work_one(self, work: Callable[[Delivery], object], timeout_s: float | None = None) -> bool:
         """See `Queue`. One thread works at a time. If the process dies meanwhile, the work is done again."""
-        with self._turn:
+        with _turn(self._turn, timeout_s) as left_s:
+            if left_s is not None and left_s < 0:
+                return False
             with self._changed:
-                row = self._changed.wait_for(self._oldest, timeout_s)
+                row = self._wait(left_s)
             if row is None:
                 return False
             place, members, body = row
@@ -124,6 +154,15 @@ class SqliteQueue(Queue):
             with self._changed:
                 self._connection.execute("DELETE FROM angarium_queue WHERE place = ?", (place,))
             return True
+
+    def _wait(self, timeout_s: float | None) -> tuple[int, str, bytes] | None:
+        """Wait for the oldest; nobody wakes us for those of another process, so look now and then."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = LOOK_EACH_S if end is None else min(end - time.monotonic(), LOOK_EACH_S)
+            row = self._changed.wait_for(self._oldest, max(left_s, 0.0))
+            if row is not None or (end is not None and time.monotonic() >= end):
+                return row
 
     def _oldest(self) -> tuple[int, str, bytes] | None:
         found: tuple[int, str, bytes] | None = self._connection.execute(

