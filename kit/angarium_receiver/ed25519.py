@@ -34,7 +34,7 @@ def verify(public: bytes, signature: bytes, message: bytes) -> bool:
 
 
 def is_usable(public: bytes) -> bool:
-    """True if this is a point, and not one of the eight for which anybody can sign."""
+    """True if this is a point, and not one of the eight for which signatures need no secret."""
     key = _decode(public)
     return key is not None and not _equal(_times(8, key), IDENTITY)
 

@@ -20,7 +20,7 @@ from typing import Callable
 from angarium_receiver.verification import Delivery
 
 LOOK_EACH_S = 0.5
-"""Time between two looks for what other processes have put."""
+"""Interval at which a worker looks for deliveries that another process has put."""
 
 
 @contextmanager
@@ -156,7 +156,7 @@ class SqliteQueue(Queue):
             return True
 
     def _wait(self, timeout_s: float | None) -> tuple[int, str, bytes] | None:
-        """Wait for the oldest; nobody wakes us for those of another process, so look now and then."""
+        """Wait for the oldest. No other process can notify this one, so look at an interval."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left_s = LOOK_EACH_S if end is None else min(end - time.monotonic(), LOOK_EACH_S)

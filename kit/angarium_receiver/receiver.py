@@ -113,7 +113,8 @@ class Receiver:
                 limits = verdict.headers()
                 if not verdict.allowed:
                     return Answer(429, limits), {}
-            self._in_work.update(delivery.numbers)
+            if self._numbers is not None:
+                self._in_work.update(delivery.numbers)
             return None, limits
 
     def done(self, delivery: Delivery, status: int) -> None:

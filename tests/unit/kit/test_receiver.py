@@ -112,7 +112,9 @@ def test_a_challenge_is_answered_with_the_proof() -> None:
     assert json.loads(other.body)["nonce"] != proof["nonce"]
 
 
-@pytest.mark.parametrize("challenge", ["", "a b" * 20, "é" * 40, "x" * 257, "7" * 31, "1800000000." + "x" * 40])
+@pytest.mark.parametrize(
+    "challenge", ["", "a b" * 20, "é" * 40, "x" * 257, "7" * 31, "1800000000." + "x" * 40]
+)
 def test_an_odd_challenge_is_refused(challenge: str) -> None:
     assert status(receiver().receive("GET", {"angarium-challenge": challenge}, b"")) == 400
 

@@ -37,17 +37,17 @@ async def test_asgi_with_a_root_path_is_still_guarded() -> None:
 
 @pytest.mark.parametrize("path", ["/webhooks/", "//webhooks"])
 def test_wsgi_a_slash_does_not_go_around(path: str) -> None:
-    """Frameworks that route both alike (strict_slashes=False, merge_slashes) do the work of a forged request."""
+    """Frameworks that route both alike (strict_slashes=False, merge_slashes) let forged requests in."""
     app = wsgi.AngariumMiddleware(shop, receiver(), "/webhooks")
     parts = app(environ(b"forged", "7", path) | {"HTTP_WEBHOOK_SIGNATURE": "v1,AAAA"}, lambda *_: None)
     assert b"".join(parts) != b"unverified"
 
 
 def test_wsgi_a_chunked_body_is_read() -> None:
-    """gunicorn and mod_wsgi set wsgi.input_terminated and no length when a proxy re-chunks: 401 for ever."""
+    """Behind a proxy that re-chunks, gunicorn sets wsgi.input_terminated and no length: always 401."""
     given = environ()
     del given["CONTENT_LENGTH"]
-    given |= {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True, "wsgi.input": io.BytesIO(BODY)}
+    given |= {"wsgi.input_terminated": True, "wsgi.input": io.BytesIO(BODY)}
     assert b"".join(wsgi.AngariumMiddleware(shop, receiver())(given, lambda *_: None)) == b"verified"
 
 
@@ -61,7 +61,7 @@ def test_wsgi_an_odd_length_is_refused(length: str) -> None:
 
 
 def test_signatures_are_not_a_load() -> None:
-    """32 forged v1a signatures: how much work somebody without a key causes with one request."""
+    """32 forged v1a signatures: the work of one request that needs no key."""
     import base64
     import time
 
@@ -78,7 +78,7 @@ def test_signatures_are_not_a_load() -> None:
     start = time.process_time()
     ed25519.verify(public, made, b"x")
     once = time.process_time() - start
-    assert took < 12 * once, f"{took * 1000:.0f} ms for one forged request, {once * 1000:.1f} ms for one signature"
+    assert took < 12 * once, f"{took * 1000:.0f} ms, {once * 1000:.1f} ms for one signature"
 
 
 def test_a_large_body_is_hashed_once_for_each_key() -> None:
@@ -94,4 +94,4 @@ def test_a_large_body_is_hashed_once_for_each_key() -> None:
     start = time.process_time()
     known.receive("POST", given, body)
     once = time.process_time() - start
-    assert took < 4 * once, f"{took * 1000:.0f} ms for one forged request, {once * 1000:.1f} ms with one signature"
+    assert took < 4 * once, f"{took * 1000:.0f} ms, {once * 1000:.1f} ms with one signature"

@@ -4,6 +4,7 @@ import io
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,15 +34,17 @@ def receiver(**members: Any) -> Receiver:
 
 def environ(body: bytes = BODY, numbers: str = "7", path: str = "/", **more: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "REQUEST_METHOD": "POST", "PATH_INFO": path, "CONTENT_LENGTH": str(len(body)),
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": path,
+        "CONTENT_LENGTH": str(len(body)),
         "wsgi.input": io.BytesIO(body),
     }
-    found |= {"HTTP_" + name.upper().replace("-", "_"): value for name, value in headers(body, numbers).items()}
-    return found | more
+    given = headers(body, numbers).items()
+    return found | {"HTTP_" + name.upper().replace("-", "_"): value for name, value in given} | more
 
 
 def test_wsgi_work_that_fails_after_start_response_is_not_handled() -> None:
-    """A generator: nothing was sent yet, so the server answers 500. The retry gets 204, and the event is lost."""
+    """Nothing was sent yet, so the server answers 500. The retry gets 204, and the event is lost."""
 
     def app(environ: Any, start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", [])
@@ -106,10 +109,8 @@ def test_two_requests_of_one_number_are_in_the_queue_once() -> None:
 
     class Slow(MemoryQueue):
         def put(self, delivery: Delivery) -> bool:
-            try:
+            with suppress(threading.BrokenBarrierError):
                 barrier.wait()
-            except threading.BrokenBarrierError:
-                pass
             return super().put(delivery)
 
     queue = Slow(9)
@@ -126,7 +127,7 @@ def test_two_requests_of_one_number_are_in_the_queue_once() -> None:
 
 
 def test_a_commit_that_fails_leaves_no_transaction(tmp_path: Path) -> None:
-    """A reader holds the file for longer than the time-out: from then on each request fails, until a restart."""
+    """A reader holds the file longer than the time-out: then each request fails, until a restart."""
     file = tmp_path / "orders.db"
     shop = sqlite3.connect(file, timeout=0)
     shop.execute("CREATE TABLE orders (number INTEGER)")
@@ -184,7 +185,7 @@ def test_two_workers_of_one_file_do_not_do_the_same(tmp_path: Path) -> None:
 
 
 def test_a_worker_process_wakes_for_what_the_web_process_puts(tmp_path: Path) -> None:
-    """The condition is the process's own: a worker elsewhere with no time-out waits for ever."""
+    """The condition is the process's own: a worker elsewhere with no time-out never wakes."""
     path = str(tmp_path / "queue.db")
     web, worker = SqliteQueue(path, 9), SqliteQueue(path, 9)
     done: list[Delivery] = []
