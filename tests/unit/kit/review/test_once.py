@@ -48,7 +48,8 @@ def test_wsgi_work_that_fails_after_start_response_is_not_handled() -> None:
 
     def app(environ: Any, start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", [])
-        raise KeyError("the work failed")
+        if environ:
+            raise KeyError("the work failed")
         yield b"ok"
 
     known = receiver(numbers=MemoryNumbers())
