@@ -8,7 +8,7 @@ import pytest
 from angarium_receiver import Receiver, asgi, wsgi
 
 from tests.unit.kit.requests import NOW, SECRET, headers
-from tests.unit.kit.review.test_once import BODY, environ, receiver
+from tests.unit.kit.review.receiving import BODY, environ, receiver
 
 
 def shop(environ: Any, start_response: Any) -> Iterable[bytes]:

@@ -1,6 +1,5 @@
 """Work that is lost or done twice."""
 
-import io
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
@@ -15,32 +14,16 @@ from angarium_receiver import (
     Delivery,
     MemoryNumbers,
     MemoryQueue,
-    Receiver,
     SqliteNumbers,
     SqliteQueue,
     asgi,
     wsgi,
 )
 
-from tests.unit.kit.requests import NOW, SECRET, headers
+from tests.unit.kit.requests import headers
+from tests.unit.kit.review.receiving import BODY, environ, receiver
 
-BODY = b'{"order": 7}'
 ONE = Delivery("evt_1", (1,), "order.created", 1, BODY)
-
-
-def receiver(**members: Any) -> Receiver:
-    return Receiver(SECRET, clock=lambda: NOW, ticks=lambda: 0.0, **members)
-
-
-def environ(body: bytes = BODY, numbers: str = "7", path: str = "/", **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "REQUEST_METHOD": "POST",
-        "PATH_INFO": path,
-        "CONTENT_LENGTH": str(len(body)),
-        "wsgi.input": io.BytesIO(body),
-    }
-    given = headers(body, numbers).items()
-    return found | {"HTTP_" + name.upper().replace("-", "_"): value for name, value in given} | more
 
 
 def test_wsgi_work_that_fails_after_start_response_is_not_handled() -> None:
