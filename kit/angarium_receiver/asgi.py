@@ -34,7 +34,7 @@ class AngariumMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection, as ASGI has it."""
-        if scope["type"] != "http" or scope["path"] != self._path:
+        if scope["type"] != "http" or _path(scope).strip("/") != self._path.strip("/"):
             await self._app(scope, receive, send)
             return
         parts: list[bytes] = []
@@ -55,7 +55,7 @@ class AngariumMiddleware:
         if isinstance(found, Answer):
             await _send(send, found)
             return
-        delivery, unread = found, True
+        delivery, unread, status = found, True, 500
 
         async def receive_again() -> Message:
             nonlocal unread
@@ -65,11 +65,23 @@ class AngariumMiddleware:
             return await receive()
 
         async def send_and_note(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                self._receiver.done(delivery, message["status"])
+                status = message["status"]
             await send(message)
 
-        await self._app({**scope, "angarium.delivery": delivery}, receive_again, send_and_note)
+        is_done = False
+        try:
+            await self._app({**scope, "angarium.delivery": delivery}, receive_again, send_and_note)
+            is_done = True
+        finally:
+            self._receiver.done(delivery, status if is_done else 500)
+
+
+def _path(scope: Scope) -> str:
+    """The path below the root path, which some servers leave in front."""
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    return path[len(root) :] if path.startswith(root) else path
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -33,6 +33,12 @@ def verify(public: bytes, signature: bytes, message: bytes) -> bool:
     return _equal(_times(s, BASE), _plus(r, _times(h, key)))
 
 
+def is_usable(public: bytes) -> bool:
+    """True if this is a point, and not one of the eight for which signatures need no secret."""
+    key = _decode(public)
+    return key is not None and not _equal(_times(8, key), IDENTITY)
+
+
 def _plus(p: Point, q: Point) -> Point:
     a, b = (p[1] - p[0]) * (q[1] - q[0]) % P, (p[1] + p[0]) * (q[1] + q[0]) % P
     c, d = 2 * p[3] * q[3] * D % P, 2 * p[2] * q[2] % P

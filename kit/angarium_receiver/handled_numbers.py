@@ -142,12 +142,14 @@ class SqliteNumbers(Numbers):
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self.look(numbers)
+            if not self._connection.in_transaction:
+                raise RuntimeError("the work ended the transaction: it must not commit")
             for first, last in _ranges(numbers):
                 self._add(first, last)
+            self._connection.commit()
         except BaseException:
             self._connection.rollback()
             raise
-        self._connection.commit()
 
     def _add(self, first: int, last: int) -> None:
         ranges = self._around(first, last)

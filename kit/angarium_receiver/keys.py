@@ -74,12 +74,15 @@ def parse_key(text: str) -> Key:
     if prefix != _PUBLIC and prefix not in _HMACS:
         raise InvalidKey("must begin with whsec_, whs512_ or whpk_; copy it again")
     try:
-        key = base64.b64decode(text[len(prefix) :], validate=True)
+        encoded = text[len(prefix) :]
+        key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise InvalidKey(f"not base64 after {prefix}; copy it again") from None
     if prefix == _PUBLIC:
         if len(key) != 32:
             raise InvalidKey(f"a public key has 32 bytes, this has {len(key)}; copy it again")
+        if not ed25519.is_usable(key):
+            raise InvalidKey("this is no public key; copy it again")
         return PublicKey(key)
     if not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
         raise InvalidKey(f"has {len(key)} bytes, must have {KEY_BYTES_MIN} to {KEY_BYTES_MAX}; copy it again")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable
 
 from angarium_receiver.handled_numbers import Numbers
@@ -65,6 +65,7 @@ class Receiver:
         self._clock = clock
         self._ticks = ticks
         self._lock = threading.Lock()
+        self._in_work: set[int] = set()
 
     def receive(self, method: str, headers: Mapping[str, str], body: bytes) -> Answer | Delivery:
         """The answer to a request; or, if the program has to do the work, the delivery.
@@ -84,33 +85,51 @@ class Receiver:
             return _text(401, str(error))
         if delivery.is_ping:
             return Answer(204)
-        limits: dict[str, str] = {}
-        if self._limiter is not None:
-            with self._lock:
-                verdict = self._limiter.take(self._ticks())
-            limits = verdict.headers()
-            if not verdict.allowed:
-                return Answer(429, limits)
-        if self._is_repeat(delivery):
-            return Answer(204, limits)
+        if not delivery.numbers:
+            return _text(401, "angarium-sequence is missing")
+        new, refused, limits = self._begin(delivery)
+        if refused is not None:
+            return refused
+        delivery = replace(delivery, new=new)
         if self._queue is None:
             return delivery
-        if not self._queue.put(delivery):
-            return Answer(503, {**limits, "retry-after": "1"})
-        self.done(delivery, 202)
-        return Answer(202, limits)
+        is_queued = False
+        try:
+            is_queued = self._queue.put(delivery)
+        finally:
+            self.done(delivery, 202 if is_queued else 503)
+        return Answer(202, limits) if is_queued else Answer(503, {**limits, "retry-after": "1"})
+
+    def _begin(self, delivery: Delivery) -> tuple[tuple[int, ...], Answer | None, dict[str, str]]:
+        """Refuse the delivery, or take it into work until `done`; also returns its new numbers."""
+        new = delivery.numbers
+        with self._lock:
+            if self._numbers is not None:
+                new = self._numbers.look(delivery.numbers).new
+                if not new:
+                    return new, Answer(204), {}
+                if not self._in_work.isdisjoint(delivery.numbers):
+                    return new, Answer(503, {"retry-after": "1"}), {}
+            limits: dict[str, str] = {}
+            if self._limiter is not None:
+                verdict = self._limiter.take(self._ticks())
+                limits = verdict.headers()
+                if not verdict.allowed:
+                    return new, Answer(429, limits), {}
+            if self._numbers is not None:
+                self._in_work.update(delivery.numbers)
+            return new, None, limits
 
     def done(self, delivery: Delivery, status: int) -> None:
-        """The program has answered a delivery with this status: after 2xx, another one of it is a repeat."""
-        if self._numbers is not None and 200 <= status < 300:
-            with self._lock, self._numbers.handling(delivery.numbers):
-                pass
+        """The program has answered a delivery with this status: after 2xx, another one of it is a repeat.
 
-    def _is_repeat(self, delivery: Delivery) -> bool:
-        if self._numbers is None:
-            return False
+        Call it after work that failed as well: until then, another one is answered 503.
+        """
         with self._lock:
-            return self._numbers.look(delivery.numbers).is_repeat
+            self._in_work.difference_update(delivery.numbers)
+            if self._numbers is not None and 200 <= status < 300:
+                with self._numbers.handling(delivery.numbers):
+                    pass
 
     def _consent(self, origin: str) -> Answer:
         try:

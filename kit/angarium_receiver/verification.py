@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from angarium_receiver.keys import Key
+from angarium_receiver.keys import HmacKey, Key, PublicKey
 
 TIMESTAMP_TOLERANCE_S = 300.0
 """Largest error of the timestamp, either way (Standard Webhooks)."""
 SIGNATURES_MAX = 32
-"""Signatures of a header that are tried; Angarium makes one for each secret, 8 at most."""
+"""Signatures of a header that are looked at."""
+ED25519_MAX = 8
+"""Signatures by ed25519 that are tried, as many as a receiver has secrets: each takes milliseconds."""
+DEAD_LETTER_AGE_S = 30 * 86_400
+"""Longest time after which an event may come again with the same id and body."""
 
+# Dots only in the id of a batch: else `id.number.body` could be cut in two ways.
+_ID = re.compile(
+    r"(?:[A-Za-z0-9_:-]{1,128}|[A-Za-z][A-Za-z0-9_-]{0,63}\.[A-Za-z0-9_-]{1,64}:[0-9]{1,15}-[0-9]{1,15})\Z"
+)
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 _SEQUENCE = re.compile(r"([1-9][0-9]{0,14})(?:-([1-9][0-9]{0,14}))?\Z")
 
@@ -35,8 +44,11 @@ class Delivery:
     - `id`: of the event, or of the batch; the same on every attempt.
     - `numbers`: of its events, in order: one, several for a batch, none for a ping. A batch is a JSON object
       whose `events` have `sequence`, `id`, `type`, `timestamp` and `data` or `data_base64`.
+    - `new`: those of them that were not handled before, as far as the receiver has `Numbers`.
     - `type`: of the event. `attempt`: 1, 2, 3 …
     - `again`: not empty if an operator had the event sent again (`angarium-again`).
+
+    Id, numbers and body are signed; type, attempt, `again` and content type are not.
     """
 
     id: str
@@ -46,11 +58,12 @@ class Delivery:
     body: bytes
     again: str = ""
     content_type: str = ""
+    new: tuple[int, ...] = ()
 
     @property
     def is_ping(self) -> bool:
         """True for a ping, which is no event: answer it, and do nothing."""
-        return not self.numbers
+        return not self.numbers and self.type == "angarium.ping"
 
 
 def verify(headers: Mapping[str, str], body: bytes, keys: Sequence[Key], now: float) -> Delivery:
@@ -64,7 +77,7 @@ def verify(headers: Mapping[str, str], body: bytes, keys: Sequence[Key], now: fl
         raise ValueError("verify needs a key")
     lower = {name.lower(): value for name, value in headers.items()}
     event_id, timestamp = lower.get("webhook-id", ""), lower.get("webhook-timestamp", "")
-    if not event_id or not event_id.isascii():
+    if not _ID.match(event_id):
         raise VerificationError("no usable webhook-id")
     if not _NUMBER.match(timestamp):
         raise VerificationError("no usable webhook-timestamp")
@@ -76,9 +89,11 @@ def verify(headers: Mapping[str, str], body: bytes, keys: Sequence[Key], now: fl
         given = lower["angarium-sequence"]
         _check("angarium-signature", lower, f"{event_id}.{given}.".encode() + body, keys)
         numbers = _numbers_of(given, body)
+        if abs(numbers[0] - int(timestamp)) <= DEAD_LETTER_AGE_S:
+            raise VerificationError("angarium-sequence is a time, whose signature was captured")
     attempt = lower.get("angarium-attempt", "")
     return Delivery(
-        id=event_id, numbers=numbers, body=body,
+        id=event_id, numbers=numbers, new=numbers, body=body,
         type=lower.get("angarium-event", ""),
         attempt=int(attempt) if _NUMBER.match(attempt) else 1,
         again=lower.get("angarium-again", ""),
@@ -108,12 +123,19 @@ def _check(name: str, headers: Mapping[str, str], content: bytes, keys: Sequence
     given = headers.get(name, "").split()
     if not given:
         raise VerificationError(f"{name} is missing")
+    expected = {(key.version, key.sign(content)) for key in keys if isinstance(key, HmacKey)}
+    tries = ED25519_MAX
     for each in given[:SIGNATURES_MAX]:
         version, _, encoded = each.partition(",")
         try:
             signature = base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError):
             continue  # A signature of another scheme.
-        if any(key.version == version and key.verify(signature, content) for key in keys):
+        if any(version == known and hmac.compare_digest(signature, made) for known, made in expected):
             return
+        for key in keys:
+            if isinstance(key, PublicKey) and version == key.version and tries:
+                tries -= 1
+                if key.verify(signature, content):
+                    return
     raise VerificationError(f"{name} is wrong")

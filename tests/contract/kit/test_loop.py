@@ -92,7 +92,8 @@ class Loop:
 
     async def send(self, shop: Shop, number: int | None, secret: str = SECRET, **members: Any) -> Answered:
         event = Event(
-            position=7, id=f"evt_{number}", stored_at=time.time(), type="order.created",
+            position=7, id=f"evt_{number}", stored_at=time.time(),
+            type="angarium.ping" if number is None else "order.created",
             body=json.dumps({"order": number}).encode(),
         )  # fmt: skip
         policy = Policy(url=f"http://127.0.0.1:{shop.port}/hook", secrets=(secret,), **members)

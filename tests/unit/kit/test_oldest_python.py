@@ -18,7 +18,7 @@ kept = {"numbers": MemoryNumbers(), "limiter": TokenBucket(1, 1), "queue": Memor
 receiver = Receiver(sys.argv[1], **kept, clock=lambda: at, ticks=lambda: at)
 given = dict(each.split(": ", 1) for each in sys.argv[3].splitlines())
 print(receiver.receive("POST", given, b"{}").status, receiver.receive("POST", given, b"{}").status)
-print(receiver.receive("GET", {"angarium-challenge": "c"}, b"").status)
+print(receiver.receive("GET", {"angarium-challenge": "c" * 32}, b"").status)
 """
 
 
@@ -31,4 +31,4 @@ def test_the_kit_runs_on_python_3_9() -> None:
         [found.stdout.strip(), "-W", "error", "-c", PROGRAM, SECRET, str(NOW), given],
         cwd=ROOT / "kit", capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert (done.stderr, done.stdout.split()) == ("", ["202", "429", "200"])
+    assert (done.stderr, done.stdout.split()) == ("", ["202", "204", "200"])

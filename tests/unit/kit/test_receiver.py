@@ -22,10 +22,12 @@ from angarium_receiver import (
     asgi,
     wsgi,
 )
+from angarium_receiver.receiver import BODY_MAX
 
 from tests.unit.kit.requests import NOW, SECRET, headers
 
 BODY = b'{"order": 7}'
+CHALLENGE = "c-1_" + "A" * 39
 KEY = base64.b64decode(SECRET.removeprefix("whsec_"))
 
 
@@ -101,24 +103,26 @@ def test_a_queue_answers_202_until_it_is_full() -> None:
 
 
 def test_a_challenge_is_answered_with_the_proof() -> None:
-    answer = receiver().receive("GET", {"Angarium-Challenge": "c-1"}, b"")
+    answer = receiver().receive("GET", {"Angarium-Challenge": CHALLENGE}, b"")
     assert isinstance(answer, Answer)
     proof = json.loads(answer.body)
-    expected = hmac.digest(KEY, f"angarium.handshake.c-1.{proof['nonce']}".encode(), "sha256")
+    expected = hmac.digest(KEY, f"angarium.handshake.{CHALLENGE}.{proof['nonce']}".encode(), "sha256")
     assert (answer.status, base64.b64decode(proof["hmac"])) == (200, expected)
-    other = receiver().receive("GET", {"angarium-challenge": "c-1"}, b"")
+    other = receiver().receive("GET", {"angarium-challenge": CHALLENGE}, b"")
     assert isinstance(other, Answer)
     assert json.loads(other.body)["nonce"] != proof["nonce"]
 
 
-@pytest.mark.parametrize("challenge", ["", "a b", "é", "x" * 257])
+@pytest.mark.parametrize(
+    "challenge", ["", "a b" * 20, "é" * 40, "x" * 257, "7" * 31, "1800000000." + "x" * 40]
+)
 def test_an_odd_challenge_is_refused(challenge: str) -> None:
     assert status(receiver().receive("GET", {"angarium-challenge": challenge}, b"")) == 400
 
 
 def test_a_receiver_with_a_public_key_alone_proves_nothing() -> None:
-    public = receiver("whpk_" + base64.b64encode(bytes(32)).decode())
-    assert status(public.receive("GET", {"angarium-challenge": "c"}, b"")) == 404
+    public = receiver("whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")
+    assert status(public.receive("GET", {"angarium-challenge": CHALLENGE}, b"")) == 404
 
 
 def test_an_origin_gets_consent() -> None:
@@ -223,3 +227,36 @@ def test_wsgi_bodies_are_bounded(length: str, code: str) -> None:
     app = wsgi.AngariumMiddleware(wsgi_shop, receiver(), body_max=4)
     found, _ = over_wsgi(app, "POST", "/", {}, b"", CONTENT_LENGTH=length)
     assert found.startswith(code)
+
+
+def test_a_proof_is_always_by_hmac_sha256() -> None:
+    key = bytes(range(64))
+    long = receiver("whs512_" + base64.b64encode(key).decode())
+    answer = long.receive("GET", {"angarium-challenge": "c" * 32}, b"")
+    assert isinstance(answer, Answer)
+    proof = json.loads(answer.body)
+    signed = f"angarium.handshake.{'c' * 32}.{proof['nonce']}".encode()
+    assert base64.b64decode(proof["hmac"]) == hmac.digest(key, signed, "sha256")
+    assert len(proof["nonce"]) >= 22
+
+
+@pytest.mark.parametrize("code", [199, 300, 404, 429, 500])
+def test_a_delivery_that_was_answered_with_no_success_comes_again(code: int) -> None:
+    known = receiver(numbers=MemoryNumbers())
+    first = post(known)
+    assert isinstance(first, Delivery)
+    known.done(first, code)
+    assert isinstance(post(known), Delivery)
+
+
+def test_the_answers_of_a_queue_have_the_headers_of_the_limit() -> None:
+    known = receiver(queue=MemoryQueue(1), limiter=FixedWindow(9, 60.0))
+    for code, number in ((202, "1"), (503, "2")):
+        found = post(known, number)
+        assert isinstance(found, Answer)
+        assert found.status == code
+        assert "ratelimit" in found.headers
+
+
+def test_bodies_may_be_as_large_as_angarium_sends_them() -> None:
+    assert BODY_MAX >= 272 * 1024

@@ -28,7 +28,7 @@ def test_requests_of_the_sender_are_genuine(
 ) -> None:
     found = verify(headers(body, sequence, secret), body, [parse_key(text)], NOW)
     kind = "order.created" if sequence else "angarium.ping"
-    assert found == Delivery("evt_1", numbers, kind, 2, body, content_type="application/json")
+    assert found == Delivery("evt_1", numbers, kind, 2, body, content_type="application/json", new=numbers)
     assert found.is_ping is (sequence is None)
 
 
@@ -46,7 +46,8 @@ def test_a_request_of_standard_webhooks_without_a_number_is_genuine() -> None:
 
     signature = Webhook(SECRET).sign("evt_1", datetime.fromtimestamp(NOW, UTC), BODY.decode())
     request = {"Webhook-Id": "evt_1", "Webhook-Timestamp": str(int(NOW)), "Webhook-Signature": signature}
-    assert verify(request, BODY, [parse_key(SECRET)], NOW).is_ping
+    found = verify(request, BODY, [parse_key(SECRET)], NOW)
+    assert (found.numbers, found.is_ping) == ((), False)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,7 @@ def test_no_keys_are_an_error_of_the_program() -> None:
         (SEED, "only its public key"),
         ("whsec_!", "not base64"),
         ("whsec_AAAA", "has 3 bytes"),
+        ("whsec_" + "A" * 31, "has 23 bytes"),
         ("whs512_" + "A" * 88, "has 66 bytes"),
         ("whpk_" + "A" * 44, "this has 33"),
     ],
