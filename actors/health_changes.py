@@ -1,4 +1,4 @@
-"""Changes of a receiver's health: it was disabled, is offline, is back, or waits for a valid configuration.
+"""Changes of a receiver's health: it was disabled, is offline, is back, or may not get events yet.
 
 They are derived from the confirmed facts, by comparing the states before and after each. A takeover restores
 these states from the journal and the snapshots, so it reports nothing twice. If an owner dies between a
@@ -20,10 +20,11 @@ from actors.machine import facts as f
 from actors.machine.state import State
 from actors.status import age_text
 
-HealthChangeName = Literal["disabled", "offline", "recovered", "misconfigured"]
+HealthChangeName = Literal["disabled", "offline", "recovered", "misconfigured", "unverified", "verified"]
 
 FACTS_THAT_CHANGE_HEALTH = frozenset({
     f.AttemptFailed, f.Disabled, f.Paused, f.Resumed, f.Retargeted, f.Parked, f.Removed, f.Forgot,
+    f.HandshakeSucceeded, f.HandshakeFailed,
 })  # fmt: skip
 """The facts that may change its health, or begin or end a failure; `Delivered` may too, if the receiver was
 failing."""
@@ -155,6 +156,7 @@ def health_change(
     - `was_offline`: it was reported as offline.
     """
     receiver, since = before.receiver, before.failing_since
+    unproven_since = before.handshake.failing_since if before.handshake else None
     match fact:
         case f.Delivered() if was_offline:
             return _change("recovered", receiver, "it accepts events again", since)
@@ -165,6 +167,12 @@ def health_change(
             return _change("recovered", receiver, "it was resumed", since)
         case f.Retargeted() if before.disabled or was_offline:
             return _change("recovered", receiver, "its URL was changed", since)
+        case f.HandshakeFailed(error=error) if unproven_since is None and after.handshake is not None:
+            begins = after.handshake.failing_since
+            why = f"the handshake failed: {error}"
+            return None if begins is None else _change("unverified", receiver, why, begins)
+        case f.HandshakeSucceeded() if unproven_since is not None:
+            return _change("verified", receiver, "it proved itself", unproven_since)
         case f.Parked() if policy is None and invalid and not before.parked:
             why = "it never had a valid configuration; its events wait"
             return _change("misconfigured", receiver, why, after.failing_since)

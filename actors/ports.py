@@ -5,7 +5,7 @@ tell them apart; the contract tests make sure of that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -17,10 +17,11 @@ from actors.machine.state import State
 
 
 class Attempt(Struct, frozen=True, gc=False, kw_only=True):
-    """One POST to be made.
+    """One request to be made: a POST, or that of a handshake.
 
-    - `sequence`: the number of the event; None for a ping.
+    - `sequence`: the number of the event; None for a ping, and for a handshake.
     - `ordinal`: 1 for the first attempt of a delivery; `failures`: how many of those before have failed.
+    - `token_s`: the longest time until another token, under the limit in force; 0.0 without one.
     - `may_start`: asked right before the first byte leaves, with no await in between; if it says no, nothing
       may be sent.
     """
@@ -32,10 +33,16 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     ordinal: int
     may_start: Callable[[], bool]
     failures: int = 0
+    kind: Literal["event", "ping", "handshake"] = "event"
+    token_s: float = 0.0
 
 
 class Sender(Protocol):
-    """Makes one attempt. Expected failures are outcomes; it raises only for a defect."""
+    """Makes one attempt. Expected failures are outcomes; it raises only for a defect.
+
+    For a handshake a 2xx is the outcome only with the proof that the configuration asks for; without it the
+    outcome is a `Failed`.
+    """
 
     async def send(self, attempt: Attempt) -> Outcome: ...
 

@@ -14,11 +14,13 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from actors.configuration.credentials import REDACTED, Credentials, credentials_of
-from actors.configuration.policy import SECONDS, Policy
+from actors.configuration.policy import SECONDS, Policy, Rate
 from actors.instants import instant_text
 from actors.machine.bucket import refill
 from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Delivered, OutcomeFact
+from actors.machine.handshake.in_words import HandshakeState, handshake_state, handshake_words
+from actors.machine.handshake.verification import current_handshake
 from actors.machine.numbering import is_repeat
 from actors.machine.outcome import PROXY, Answered
 from actors.machine.scheduling.next_step import next_step
@@ -121,6 +123,7 @@ class ReceiverState(TypedDict):
     head: OldestEvent | None
     disabled: str | None
     bucket: BucketState | None
+    handshake: HandshakeState | None
     resume_at: str | None
     failing_since: str | None
     consecutive_failures: int
@@ -171,6 +174,7 @@ def inspect(
         "head": _head(head, now) if head else None,
         "disabled": state.disabled or None,
         "bucket": _bucket(state, policy, view, now),
+        "handshake": handshake_state(state, policy, _instant),
         "resume_at": _instant(_resume_at(state, policy, now)),
         "failing_since": _instant(state.failing_since),
         "consecutive_failures": state.consecutive_failures,
@@ -209,6 +213,8 @@ def held_back(state: State, policy: Policy | None, now: float) -> Phase | None:
     rule = held.rule if held else None
     if rule is Rule.DISABLED or rule is Rule.PAUSED:
         return "disabled" if rule is Rule.DISABLED else "paused"
+    if rule is Rule.UNVERIFIED:
+        return "unverified"
     if state.failing_since is not None and state.failing_s(now) >= policy.offline.after_s:
         return "offline"
     if rule is None:
@@ -252,6 +258,9 @@ def _held_words(
             return f"disabled: {_no_success(state, now)}"
         case "paused":
             return "paused"
+        case "unverified":
+            known = None if policy is None else current_handshake(state, policy)
+            return f"unverified: {handshake_words(known, _next_handshake(state, policy, view, now))}"
         case "offline":
             at = _resume_at(state, policy, now)
             following = f"the next attempt is at {_moment(at, now)}" if at else "the next attempt is due"
@@ -285,6 +294,15 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return "waiting for NATS to say whether the receiver was removed"
         case _:
             return "the next attempt is due"
+
+
+def _next_handshake(state: State, policy: Policy | None, view: View, now: float) -> str:
+    if view.handshake_under_way:
+        return "a handshake is under way"
+    if not view.bounds.handshakes_known:
+        return "a node of an older version knows no handshakes: upgrade it"
+    at = _resume_at(state, policy, now)
+    return f"the next is at {_moment(at, now)}" if at else ""
 
 
 def _no_success(state: State, now: float) -> str:
@@ -393,13 +411,18 @@ def _head(head: Head, now: float) -> OldestEvent:
 def _resume_at(state: State, policy: Policy | None, now: float) -> float | None:
     """The time at which the receiver is tried again by itself; None if that is at once, or never."""
     held = None if policy is None else hold(state, policy, now)
-    return held.until if held and held.until < NEVER else None
+    return held.until if held and now < held.until < NEVER else None
 
 
 def _bucket(state: State, policy: Policy | None, view: View, now: float) -> BucketState | None:
     """The bucket as JSON: `limit`, `per` and `burst` as configured, `effective_limit` as in force."""
-    rate, limit = policy.rate if policy else None, state.limit
-    if rate is None or limit is None:
+    limit = state.limit
+    if policy is None or limit is None:
+        return None
+    known = current_handshake(state, policy)
+    allowed = known.per_minute if known is not None else None
+    rate = policy.rate or (Rate(limit=allowed, per="minute", burst=limit.burst) if allowed else None)
+    if rate is None:
         return None
     bucket = view.bucket or state.bucket
     return {

@@ -13,6 +13,8 @@ from actors.machine.facts import (
     Delivered,
     EventRefused,
     Fact,
+    HandshakeFailed,
+    HandshakeSucceeded,
     Throttled,
     TurnedAway,
 )
@@ -48,6 +50,7 @@ class DeliveryTotals:
 
     - `attempts`: by the class of the status, `2xx` to `5xx`, or by the stage that failed.
     - `deliveries`: by the meaning of the outcome. Pings do not count.
+    - `handshakes`: by whether the receiver proved itself.
     - `dead_letters`: by their reason.
     - `attempt_s`: seconds from a request to its outcome.
     - `arrival_s`: seconds from the storage of an event to the 2xx for it.
@@ -58,12 +61,14 @@ class DeliveryTotals:
     """
 
     __slots__ = (
-        "answered_429", "arrival_s", "attempt_s", "attempts", "dead_letters", "deliveries", "throttle_s",
+        "answered_429", "arrival_s", "attempt_s", "attempts", "dead_letters", "deliveries", "handshakes",
+        "throttle_s",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.attempts: defaultdict[str, int] = defaultdict(int)
         self.deliveries = dict.fromkeys(("delivered", "failed", "rejected", "throttled", "gone"), 0)
+        self.handshakes = dict.fromkeys(("succeeded", "failed"), 0)
         self.dead_letters: defaultdict[str, int] = defaultdict(int)
         self.attempt_s = Histogram(ATTEMPT_BOUNDS_S)
         self.arrival_s = Histogram(ARRIVAL_BOUNDS_S)
@@ -99,6 +104,10 @@ class DeliveryTotals:
                 self.throttle_s.add(fact.until - fact.at)
             case DeadLettered(reason=reason, events=events):
                 self.dead_letters[reason] += len(events)
+            case HandshakeSucceeded():
+                self.handshakes["succeeded"] += 1
+            case HandshakeFailed():
+                self.handshakes["failed"] += 1
             case EventRefused(reason=reason):
                 self.dead_letters[reason] += 1
             case TurnedAway(events=turned_away, discarded=discarded):

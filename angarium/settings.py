@@ -47,6 +47,8 @@ TABLES = frozenset({"tenants", "alerts", "proxies", "tls"})
 """Settings that only a file can have."""
 _SIZES_OF_TENANT = ("backlog_max_bytes", "dead_letters_max_bytes")
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+_LABEL = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_ORIGIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\Z")
 _INBOX_PREFIX = re.compile(r"(?!_G?R_(\.|\Z))_[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,64}){0,3}\Z")
 """No stream of an installation and no API of NATS begins with `_`; `_R_` and `_GR_` are nats-server's own."""
 _INBOXES = "must begin with _, then up to 63 of A-Z a-z 0-9 _ -, such as _INBOX_ops, and not be _R_ or _GR_"
@@ -141,6 +143,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         Literal["http1", "httpx"],
         Meta(description="HTTP client for receivers; httpx needs the extra httpx (see README)"),
     ] = "http1"
+    origin: Annotated[
+        str, Meta(description="name of this sender for receivers that consent (handshake cloudevents)")
+    ] = "angarium"
     default_rate: Annotated[
         str | None, Meta(description="rate of receivers without their own, such as 10/second or 10/s")
     ] = None
@@ -426,6 +431,8 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
         found.append(
             ("transport", "httpx is not installed; install the extra httpx (see README), or use http1")
         )
+    if not _ORIGIN.match(settings.origin):
+        found.append(("origin", "must be a name as in DNS, such as events.example.com"))
     if not _PREFIX.match(settings.prefix):
         found.append(("prefix", "must be a lower-case letter, then up to 31 of a-z 0-9 _ -"))
     prefixes = [("inbox_prefix", settings.inbox_prefix)]

@@ -125,6 +125,7 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     headers: dict[str, str] = field(default_factory=lambda: _NO_HEADERS)
     format: Literal["raw", "envelope", "cloudevents", "cloudevents-structured"] = "raw"
     signature: CustomSignature | None = None
+    handshake: Literal["none", "hmac", "cloudevents"] = "none"
     proxy: str | None = DEFAULT_PROXY
     tls: str | None = None
     paused: bool = False

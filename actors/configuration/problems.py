@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from actors.configuration.custom_signature import signature_problems
 from actors.configuration.policy import Policy
-from actors.configuration.signing_secrets import secret_key
+from actors.configuration.signing_secrets import is_hmac_secret, secret_key
 
 SECRETS_MAX = 8
 HEADERS_MAX = 64
@@ -67,6 +67,8 @@ def further_problems(policy: Policy) -> list[str]:
     for i, old in enumerate(policy.old_secrets[:SECRETS_MAX]):
         if isinstance(why := secret_key(old.secret), str):
             problems.append(f"old_secrets[{i}].secret: {why}")
+    if policy.handshake == "hmac" and not any(map(is_hmac_secret, policy.secrets[:SECRETS_MAX])):
+        problems.append("handshake: hmac needs a whsec_ or whs512_ secret, which the receiver has as well")
     for i, pattern in enumerate(policy.events[:PATTERNS_MAX]):
         if not is_pattern(pattern):
             problems.append(f"events[{i}]: not a NATS wildcard over event types, such as order.* or order.>")

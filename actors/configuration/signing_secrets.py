@@ -49,3 +49,9 @@ def secret_key(text: str) -> SecretKey | str:
     if not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
         return f"must hold {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes, has {len(key)}; make a new one"
     return SecretKey(kind, key)
+
+
+def is_hmac_secret(text: str) -> bool:
+    """True for a secret that the receiver has as well: of an ed25519 key it has only the public half."""
+    found = secret_key(text)
+    return not isinstance(found, str) and found.kind != "ed25519"

@@ -29,4 +29,6 @@ The rules that everything else relies on:
 6. An actor that has to wait for long parks: its events stay in the stream, and are read again in time.
 7. Without a configuration nothing is decided before the leader of the bucket has said whether the receiver is
    gone or unknown. A receiver that was removed and put again is removed first, even if it was put at once.
+8. If the configuration asks for a handshake, nothing is posted before the success of one about its URL and
+   its secrets is confirmed. A handshake has no number, takes a token, and is recorded first.
 """

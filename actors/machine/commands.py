@@ -72,6 +72,21 @@ class StartPing(Struct, frozen=True):
     """Record a ping that has taken its token, before it is made."""
 
 
+class StartHandshake(Struct, frozen=True):
+    """Record a handshake that has taken its token, before it is made."""
+
+
+class RecordHandshake(Struct, frozen=True):
+    """Record the outcome of a handshake about `key`; the owner's `epoch` is that of a changed bucket.
+
+    An `Answered` with a 2xx is proof. Without proof the sender makes a `Failed` of it.
+    """
+
+    key: str
+    outcome: Answered | Failed
+    epoch: int
+
+
 class ParkReceiver(Struct, frozen=True):
     """Drop the waiting events from memory.
 
@@ -205,5 +220,5 @@ Command = (
     RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropRepeat | AcceptEvent | StartAttempt | StartPing
     | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
     | RefuseEvent | TurnAway | PassOver | RecordBuried | EraseOpenEvent | EraseWaitingEvent
-    | JudgeAlerts | RecordAlertsPublished
+    | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake
 )  # fmt: skip

@@ -8,8 +8,10 @@ from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.alerts.judging import alert_changes
 from actors.machine.backoff import backoff_s
-from actors.machine.bucket import Bucket, RateLimit, with_limit
+from actors.machine.bucket import Bucket, with_limit
 from actors.machine.event import Event
+from actors.machine.handshake.deciding import handshake_ended, handshake_started
+from actors.machine.handshake.verification import limit_in_force
 from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import (
     ABORT,
@@ -45,12 +47,8 @@ def decide(
             return [] if policy is None else _adopt(state, policy, command, at, bucket)
         case c.OpenReceiver(position, window, removal):
             return [f.Opened(receiver=receiver, at=at, position=position, window=window, removal=removal)]
-        case c.GiveUpEvents(events, reason, by):
-            known = open_entry(state, events[0].position)
-            return [f.DeadLettered(
-                receiver=receiver, events=events, at=at, reason=reason, bucket=bucket,
-                attempts=known.attempts if known else 0, status=known.status if known else None, by=by,
-            )]  # fmt: skip
+        case c.GiveUpEvents():
+            return [_given_up(state, command, at, bucket)]
         case c.DropRepeat(event):
             return [f.Repeated(receiver=receiver, position=event.position, id=event.id)]
         case c.AcceptEvent(event):
@@ -62,6 +60,10 @@ def decide(
             return [f.Started(receiver=receiver, events=(numbered,), at=at, bucket=bucket)]
         case c.StartPing():
             return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
+        case c.StartHandshake():
+            return [] if policy is None else [handshake_started(state, policy, at, bucket)]
+        case c.RecordHandshake():
+            return [] if policy is None else handshake_ended(state, policy, command, at, bucket)
         case c.ParkReceiver(waiting_since, position):
             if state.parked and waiting_since in (None, state.waiting_since):
                 return []
@@ -103,6 +105,14 @@ def decide(
             return [f.AlertsPublished(receiver=receiver, number=number)]
         case _:
             assert_never(command)
+
+
+def _given_up(state: State, command: c.GiveUpEvents, at: float, bucket: Bucket | None) -> f.DeadLettered:
+    events, known = command.events, open_entry(state, command.events[0].position)
+    return f.DeadLettered(
+        receiver=state.receiver, events=events, at=at, reason=command.reason, bucket=bucket,
+        attempts=known.attempts if known else 0, status=known.status if known else None, by=command.by,
+    )  # fmt: skip
 
 
 def _forgot(state: State, command: c.ForgetBacklog, at: float, bucket: Bucket | None) -> f.Forgot:
@@ -207,7 +217,7 @@ def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bu
         facts.append(f.Paused(receiver=receiver, at=at))
     elif state.paused and not policy.paused:
         facts.append(f.Resumed(receiver=receiver, at=at))
-    limit = RateLimit(policy.rate.per_second, policy.rate.burst_max) if policy.rate else None
+    limit = limit_in_force(policy, state.handshake)
     if limit != state.limit:
         unused = state.limit is None and state.frontier.sequence == 0
         granted = with_limit(limit, bucket, at=at, epoch=command.epoch, unused=unused)

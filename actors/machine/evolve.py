@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from actors.ids import dedup_key
 from actors.machine import facts as f
 from actors.machine.alerts.folding import after_alert, last_dead_letter_at
+from actors.machine.handshake.folding import after_handshake, due_at_once
 from actors.machine.numbering import Numbered, advance, move_frontier, resize, without_keys
 from actors.machine.state import Open, State, fresh_entry, open_entry, with_entry
 
@@ -35,11 +36,8 @@ def evolve(state: State, fact: f.Fact) -> State:
         case f.Repeated(reason=reason):
             return _count(state, discarded=1) if reason == f.ERASED else _count(state, duplicates=1)
         case f.Parked(waiting_since=waiting_since, position=position):
-            frontier = (
-                move_frontier(state.frontier, position, state.frontier.sequence + 1)
-                if position
-                else state.frontier
-            )
+            moved = move_frontier(state.frontier, position, state.frontier.sequence + 1)
+            frontier = moved if position else state.frontier
             return replace(state, parked=True, waiting_since=waiting_since, frontier=frontier)
         case f.Unparked():
             return replace(state, parked=False, waiting_since=None)
@@ -83,6 +81,8 @@ def evolve(state: State, fact: f.Fact) -> State:
             return _count(replace(state, frontier=frontier, burials=burials), dead=len(turned_away))
         case f.AlertRaised() | f.AlertRecovered() | f.AlertsPublished():
             return after_alert(state, fact)
+        case f.HandshakeStarted() | f.HandshakeSucceeded() | f.HandshakeFailed():
+            return after_handshake(state, fact)
         case _:
             assert_never(fact)
 
@@ -170,6 +170,7 @@ def _after_removal(state: State, fact: f.Removed) -> State:
     frontier = move_frontier(state.frontier, fact.position, fact.next_sequence, fact.source, fact.keys)
     return _count(replace(
         _unimpeded(state), opened=False, removed_at=fact.at, open=(), waiting_since=None, target="",
+        handshake=None,
         frontier=frontier, bucket=fact.bucket or state.bucket, removal=max(state.removal, fact.removal),
         dead_letter_at=0.0,
     ), discarded=fact.discarded)  # fmt: skip
@@ -229,6 +230,7 @@ def _unimpeded(state: State) -> State:
     return replace(
         state, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,
         consecutive_failures=0, our_failures=0, disabled="", disabled_at=None,
+        handshake=due_at_once(state.handshake),
         open=tuple(replace(each, next_at=0.0) for each in state.open),
     )  # fmt: skip
 

@@ -16,7 +16,8 @@ from actors.machine.numbering import Numbered
 
 ERASED = "erased"
 """The reason in facts about events that an operator erased."""
-AlertKind = Literal["failing", "offline", "disabled", "behind", "dead_letters", "misconfigured"]
+AlertKind = Literal["failing", "offline", "disabled", "behind", "dead_letters", "misconfigured",
+                    "handshake_failed"]  # fmt: skip
 
 
 class _Fact(Struct, frozen=True, gc=False, kw_only=True, tag_field="fact", omit_defaults=True):
@@ -292,6 +293,47 @@ class Pinged(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="pinged")
     bucket: Bucket | None = None
 
 
+class HandshakeStarted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="handshake_started"):
+    """A handshake took its token, and is made once this is confirmed.
+
+    `key`: hash of its kind, of the URL and of the secrets that it is about.
+    """
+
+    at: float
+    key: str
+    bucket: Bucket | None = None
+
+
+class HandshakeSucceeded(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="handshake_succeeded"):
+    """The receiver proved itself, so events may be sent as long as its `key` is the one in force.
+
+    `per_minute`: it allowed so many requests a minute; None: any number.
+    """
+
+    at: float
+    key: str
+    status: int | None = None
+    latency_ms: float = 0.0
+    per_minute: int | None = None
+
+
+class HandshakeFailed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="handshake_failed"):
+    """The receiver did not prove itself; the next handshake is due at `next_at`.
+
+    - `until`: it asked for a pause until then.
+    - `ours`: this node or its proxy failed, not the receiver.
+    """
+
+    at: float
+    key: str
+    status: int | None = None
+    latency_ms: float = 0.0
+    error: str = ""
+    next_at: float = 0.0
+    until: float = 0.0
+    ours: bool = False
+
+
 class EventRefused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
     """An event without a number becomes a dead letter (`unknown_receiver`, `malformed`, `expired`).
 
@@ -366,10 +408,12 @@ class Claimed(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
 
 OutcomeFact = Delivered | AttemptFailed | Throttled
 AlertFact = AlertRaised | AlertRecovered
+HandshakeFact = HandshakeStarted | HandshakeSucceeded | HandshakeFailed
 Fact = (
     Delivered | AttemptFailed | Throttled | DeadLettered | Buried | EventAccepted | Started | Repeated
     | Parked | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet | Retargeted | Paused
     | Resumed | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
     | AlertRaised | AlertRecovered | AlertsPublished
+    | HandshakeStarted | HandshakeSucceeded | HandshakeFailed
 )  # fmt: skip
 AnyFact = Fact | Claimed

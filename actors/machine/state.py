@@ -74,6 +74,25 @@ class Alert(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     raised: bool = False
 
 
+class Handshake(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """The last handshake that was begun.
+
+    - `key`: hash of the URL and the secrets that it is about.
+    - `verified`: the receiver has passed it; `per_minute`: requests a minute that it allowed, if it said so.
+    - `failures`, `error`: how it failed so far; `next_at`: when the next one is due.
+    - `failing_since`, `failed_at`: its first and its last failure, those of a node or proxy aside.
+    """
+
+    key: str
+    verified: bool = False
+    per_minute: int | None = None
+    failures: int = 0
+    failing_since: float | None = None
+    failed_at: float = 0.0
+    error: str = ""
+    next_at: float = 0.0
+
+
 class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Everything that the journal says about one receiver.
 
@@ -83,6 +102,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `removal`: revision of the last removal that was carried out, `removed_at` its time.
     - `limit`, `bucket`: the rate limit and the tokens that were recorded last.
     - `target`: hash of the URL.
+    - `handshake`: the last handshake; None if none was ever begun.
     - `throttled_until`, `backoff_until`, `paused`, `disabled`: what holds the receiver back as a whole.
     - `disabled_at`: since when it is disabled; None in snapshots of older versions.
     - `throttles`: pauses that it has asked for in a row.
@@ -106,6 +126,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     limit: RateLimit | None = None
     bucket: Bucket | None = None
     target: str = ""
+    handshake: Handshake | None = None
     throttled_until: float = 0.0
     throttles: int = 0
     backoff_until: float = 0.0

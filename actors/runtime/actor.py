@@ -27,6 +27,7 @@ from actors.runtime.backlog_reading import BacklogReading
 from actors.runtime.burials import Burials
 from actors.runtime.discard import remove
 from actors.runtime.environment import ActorEnvironment
+from actors.runtime.handshakes.handshaking import Handshaking
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
 
@@ -56,6 +57,7 @@ class Actor:
         "confirming",
         "cutoff",
         "environment",
+        "handshaking",
         "hold_count",
         "last_answer",
         "live",
@@ -75,6 +77,7 @@ class Actor:
         self.live = LiveState(receiver, environment)
         self.pending = Pending(self.live)
         self.burials = Burials()
+        self.handshaking = Handshaking(self.live, self.wake)
         self.loaded = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.adopted_policy: Policy | None = None
@@ -187,6 +190,7 @@ class Actor:
             burying=self.burials.under_way,
             granted=tokens.granted,
             policy_adopted=self.adopted_policy is live.policy,
+            handshake_under_way=self.handshaking.under_way,
             confirming=self.confirming,
             invalid=live.invalid,
             absent_up_to=self.absent_up_to,
@@ -231,6 +235,10 @@ class Actor:
                     environment.spawn(self._confirm_receiver())
                 case s.Park():
                     self.park()
+                case c.StartHandshake() if live.policy is not None:
+                    self.handshaking.start(live.policy, now)
+                case c.StartHandshake():
+                    return None
                 case _:
                     self._perform(step, now)
 
@@ -309,11 +317,12 @@ class Actor:
         """Make an attempt with the configuration at its decision, and the attempts that follow at once."""
         environment = self.environment
         while post is not None and policy is not None:
+            limit = self.live.state.limit
             tried = open_entry(self.live.state, post.event.position) if post.attempt > 1 else None
             attempt = Attempt(
                 receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
                 ordinal=post.attempt, may_start=environment.within_lease,
-                failures=tried.failures if tried else 0,
+                failures=tried.failures if tried else 0, token_s=1 / limit.per_second if limit else 0.0,
             )  # fmt: skip
             try:
                 outcome = await environment.sender.send(attempt)
@@ -438,6 +447,7 @@ class Actor:
                 pending.mailbox or pending.open_in_memory or pending.unacked.messages or pending.in_flight
             )
             and not (self.pinging or pending.cursor.reading or self.confirming or self.burials.under_way)
+            and not self.handshaking.under_way
             and not (self.hold_count or live.state.unfinished)
             and not self._alarm.is_set
         )

@@ -45,6 +45,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `on_alert`: takes the alerts that are confirmed, for the log.
     - `alerts`: publishes the events about them.
     - `alert_limits`: returns the limits of alerts about a receiver, with the settings of its configuration.
+    - `handshakes_known`: asked before each handshake; if not, events wait for it.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -66,6 +67,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     alerts: AlertWriter
     alert_limits: Callable[[str, AlertSettings], AlertLimits]
     may_record_alerts: Callable[[], bool] = lambda: True
+    handshakes_known: Callable[[], bool] = lambda: True
     node_holders: NodeHolders = field(default_factory=NodeHolders)
 
 
@@ -102,6 +104,10 @@ class ActorEnvironment(Protocol):
 
     def may_start(self) -> bool:
         """True if an attempt may take its token now; if not, all actors are woken once it may."""
+        ...
+
+    def handshakes_known(self) -> bool:
+        """True if every node that may take over knows the facts about handshakes."""
         ...
 
     def within_lease(self) -> bool:

@@ -44,6 +44,11 @@ class PostingBounds:
         )
 
     @property
+    def handshakes_known(self) -> bool:
+        """True if every node that may take over knows the facts about handshakes."""
+        return self._environment.handshakes_known()
+
+    @property
     def posted_to(self) -> int:
         """The last position that an owner that vanished may have posted unrecorded; 0 if there is none."""
         environment, unclean = self._environment, self._environment.unclean

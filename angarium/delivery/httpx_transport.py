@@ -147,7 +147,8 @@ class HttpxTransport:
         )
         given = [line.split(b": ", 1) for line in request.lines]
         headers = [(b"host", target.authority.encode()), *((name, value) for name, value in given)]
-        async with self._pool.stream("POST", url, headers=headers, content=request.body) as response:
+        content = request.body if request.method == "POST" else None
+        async with self._pool.stream(request.method, url, headers=headers, content=content) as response:
             async for _ in response.aiter_stream():
                 pass  # `Answer` has judged and kept the body already; there is nothing left to do with it.
 

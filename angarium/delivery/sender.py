@@ -21,6 +21,7 @@ from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery.custom_signing import CustomSigner, custom_signer
 from angarium.delivery.formats import format_event
+from angarium.delivery.handshake import USUAL_ORIGIN, judged, origin_lines, question
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
 from angarium.delivery.http_exchange.transport import (
     NO_PROFILES,
@@ -64,7 +65,7 @@ class HttpSender:
     """A `Sender` over any transport. `clock` is in seconds since the epoch.
 
     `traceparent` makes the header of each attempt if traces are exported; else `ids` makes trace ids.
-    `profile_names` finds the profiles that a configuration names.
+    `profile_names` finds the profiles that a configuration names. `origin` names the sender in handshakes.
     """
 
     def __init__(
@@ -75,12 +76,14 @@ class HttpSender:
         ids: random.Random | None = None,
         traceparent: Callable[[Attempt], bytes] | None = None,
         profile_names: Callable[[Policy], ProfileNames] = lambda policy: NO_PROFILES,
+        origin: str = USUAL_ORIGIN,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._ids = ids or random.Random()
         self._traceparent = traceparent or self._drawn_traceparent
         self._profile_names = profile_names
+        self._origin = origin
         self._prepared: dict[str, _Prepared] = {}
 
     async def send(self, attempt: Attempt) -> Outcome:
@@ -91,6 +94,8 @@ class HttpSender:
                 prepared = self._prepare(attempt.receiver, attempt.policy)
             except (InvalidTarget, InvalidSecret) as error:
                 return Failed(error=FailureKind.BLOCKED.value, detail=str(error), latency_ms=0.0)
+        if attempt.kind == "handshake":
+            return await self._handshake(attempt, prepared)
         event, body_format = attempt.event, attempt.policy.format
         # The published bytes are passed on without a detour, which costs nothing.
         if body_format == "raw":
@@ -112,6 +117,24 @@ class HttpSender:
         )
         return _outcome(outcome)
 
+    async def _handshake(self, attempt: Attempt, prepared: _Prepared) -> Outcome:
+        """Ask for the proof that the configuration requires, within the same bounds as an attempt."""
+        policy, asked = attempt.policy, question(attempt.policy, self._origin)
+        answer = await self._transport.post(
+            Request(
+                receiver=attempt.receiver,
+                target=prepared.target,
+                lines=(*asked.lines, *prepared.lines),
+                body=b"",
+                timeout_s=policy.timeout_s,
+                may_start=attempt.may_start,
+                profiles=prepared.profiles,
+                method=asked.method,
+            )
+        )
+        outcome = _outcome(answer)
+        return outcome if isinstance(outcome, NotSent) else judged(outcome, asked, policy, self._clock())
+
     def _prepare(self, receiver: str, policy: Policy) -> _Prepared:
         first_next_s = next_attempt_s(policy, 0)
         prepared = _Prepared(
@@ -124,7 +147,7 @@ class HttpSender:
                 for i, old in enumerate(policy.old_secrets)
             ),
             custom_signer=custom_signer(policy),
-            lines=(_USER_AGENT, *_configured_lines(policy)),
+            lines=(*origin_lines(policy, self._origin), _USER_AGENT, *_configured_lines(policy)),
             first_next=b"" if first_next_s is None else _next_line(first_next_s),
             first_next_s=first_next_s or 0.0,
         )
@@ -154,7 +177,7 @@ class HttpSender:
         if sequence is not None:
             lines += (b"angarium-sequence: %d" % sequence,)
             left_s = event.stored_at + attempt.policy.retry.max_age_s - now
-            if attempt.failures == 0 and left_s >= prepared.first_next_s:
+            if attempt.failures == 0 and left_s >= prepared.first_next_s >= attempt.token_s:
                 next_line = prepared.first_next
             else:
                 next_line = _next_line_of_repeat(attempt, left_s)
@@ -197,7 +220,7 @@ def next_attempt_s(policy: Policy, failures: int) -> float | None:
 def _next_line_of_repeat(attempt: Attempt, left_s: float) -> bytes:
     """The header about the next attempt, which comes before the event expires; empty if there is none."""
     delay_s = next_attempt_s(attempt.policy, attempt.failures)
-    return b"" if delay_s is None or left_s <= 0 else _next_line(min(delay_s, left_s))
+    return b"" if delay_s is None or left_s <= 0 else _next_line(min(max(delay_s, attempt.token_s), left_s))
 
 
 def _next_line(delay_s: float) -> bytes:

@@ -21,6 +21,7 @@ from actors.machine.bucket import RateLimit
 from angarium.delivery.signing import parse_secret
 from angarium.demo.records import Arrival, ReceiverRecord
 from angarium.development import verification
+from angarium.development.handshakes import handshake_reply
 from angarium.http_server import Received, Reply, Reset, serve_on
 
 HOST = "127.0.0.1"
@@ -104,7 +105,7 @@ SLOW_ANSWER_S = 0.1
 REJECTED_ATTEMPTS = 3
 
 CAST = (
-    Role(name="healthy", about="answers at once", manner=_healthy, config={}),
+    Role(name="healthy", about="answers at once", manner=_healthy, config={"handshake": "hmac"}),
     Role(
         name="limited", about="20/s, burst 5", manner=_healthy, events=("github.*.*",),
         config={"rate": {"limit": RATE.limit, "per": RATE.per, "burst": RATE.burst}},
@@ -171,13 +172,15 @@ class DemoReceiver:
         self._bound.close()
 
     def _answer(self, received: Received) -> Reply | Reset:
+        if (reply := handshake_reply(received, [self.secret])) is not None:
+            return reply
         at = time.monotonic()
         number, headers = len(self.record.arrivals) + 1, received.headers
         event_type = headers.get("angarium-event", "")
         attempt = verification.number(headers.get("angarium-attempt")) or 0
-        reply = self.role.manner(DemoRequest(number, event_type, attempt, self.mended))
-        self.record.arrivals.append(self._arrival(at, received, reply))
-        return reply
+        answer = self.role.manner(DemoRequest(number, event_type, attempt, self.mended))
+        self.record.arrivals.append(self._arrival(at, received, answer))
+        return answer
 
     def _arrival(self, at: float, received: Received, reply: Reply | Reset) -> Arrival:
         headers, body = received.headers, received.body

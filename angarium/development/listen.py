@@ -13,6 +13,7 @@ from actors.errors import AngariumError
 from actors.instants import instant_text
 from angarium.delivery.signing import VerifyingKey
 from angarium.development import verification
+from angarium.development.handshakes import handshake_reply
 from angarium.http_server import Received, Reply, serve, why_not_bound
 from angarium.terminal import output
 
@@ -82,15 +83,25 @@ class Numbers:
 
 
 class Listening:
-    """One run: `wrong` counts the requests with an invalid signature."""
+    """One run: `wrong` counts the requests with an invalid signature.
+
+    `secrets`: what it answers handshakes with.
+    """
 
     def __init__(
-        self, behaviour: Behaviour, keys: Sequence[VerifyingKey], *, whole_body: bool, as_json: bool
+        self,
+        behaviour: Behaviour,
+        keys: Sequence[VerifyingKey],
+        secrets: Sequence[str],
+        *,
+        whole_body: bool,
+        as_json: bool,
     ) -> None:
         self.wrong = 0
         self.count = 0
         self._behaviour = behaviour
         self._keys = keys
+        self._secrets = secrets
         self._whole_body = whole_body
         self._as_json = as_json
         self._numbers: dict[str, Numbers] = {}
@@ -135,6 +146,10 @@ class Listening:
 
     def _answer(self, received: Received) -> Reply:
         if received.method != "POST":
+            reply = handshake_reply(received, self._secrets)
+            if reply is not None:
+                output.note(f"answered a handshake ({received.method} {output.visible(received.path)})")
+                return reply
             return Reply(status=405, headers=(("allow", "POST"),))
         try:
             return self._show(received)

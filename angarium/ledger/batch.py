@@ -437,5 +437,7 @@ def _detail(fact: f.Fact) -> dict[str, Any] | None:
             return {} if limit is None else {"per_second": limit.per_second, "burst": limit.burst}
         case f.WindowSet(size=size):
             return {"size": size}
+        case f.HandshakeSucceeded(per_minute=per_minute):
+            return {} if per_minute is None else {"per_minute": per_minute}
         case _:
             return None

@@ -1,4 +1,4 @@
-"""Log lines about receivers: which were disabled, are offline, are back, or lack a valid configuration.
+"""Log lines about receivers: which were disabled, are offline, are back, or may not get events.
 
 One tenant with thousands of flapping receivers must not flood the log, nor hide the lines of another. So each
 tenant gets a few lines of each kind at once, then one per second, which says how many it stands for.
@@ -22,6 +22,8 @@ _LINES: dict[LineName, Callable[[], RateLimitedLog]] = {
     "disabled": lambda: RateLimitedLog(log, "receiver.disabled", burst=BURST_MAX),
     "offline": lambda: RateLimitedLog(log, "receiver.offline", burst=BURST_MAX),
     "misconfigured": lambda: RateLimitedLog(log, "receiver.misconfigured", burst=BURST_MAX),
+    "unverified": lambda: RateLimitedLog(log, "receiver.unverified", burst=BURST_MAX),
+    "verified": lambda: RateLimitedLog(log, "receiver.verified", burst=BURST_MAX, level=logging.INFO),
     "recovered": lambda: RateLimitedLog(log, "receiver.recovered", burst=BURST_MAX, level=logging.INFO),
     "alert_raised": lambda: RateLimitedLog(log, "alert.raised", burst=BURST_MAX),
     "alert_recovered": lambda: RateLimitedLog(log, "alert.recovered", burst=BURST_MAX, level=logging.INFO),

@@ -156,7 +156,9 @@ async def open_node(
     ways = Ways(guard, settings.profiles, resolver=resolver)
     wire = await connect(connect_options(settings))
     transport = _transport(settings, guard, ways)
-    sender = HttpSender(transport, traceparent=traceparent, profile_names=ways.profiles_of)
+    sender = HttpSender(
+        transport, traceparent=traceparent, profile_names=ways.profiles_of, origin=settings.origin
+    )
     reloading = asyncio.ensure_future(ways.reload_changed_files())
     reloading.add_done_callback(reporting("the files of proxies and TLS profiles are no longer read again"))
     try:

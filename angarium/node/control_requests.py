@@ -1,4 +1,4 @@
-"""Control requests about one receiver: inspect, status, ping, pause, resume, skip, forget, erase.
+"""Control requests about one receiver: inspect, ping, verify, pause, and so on.
 
 The handler belongs to one node and answers only for receivers whose shard that node owns. It answers `ok`
 only after the effect is recorded: a pause in the configuration, which alone decides about it, everything else
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from actors.configuration.policy import Policy
 from actors.errors import ControlDenied, Unavailable
 from actors.ids import shown_name
-from actors.machine.outcome import Answered
+from actors.machine.outcome import Answered, Failed
 from actors.ports import Absent, Invalid
 from actors.runtime.actor import Actor
 from actors.runtime.host import Host
@@ -24,13 +24,14 @@ from actors.runtime.operator_actions.forget import forget
 from actors.runtime.operator_actions.ping import ping
 from actors.runtime.operator_actions.resume import resume
 from actors.runtime.operator_actions.skip import skip
+from actors.runtime.operator_actions.verify import verify
 from actors.status import Head, inspect, known_head, read_head
 from angarium.node.node import Node
 from streams.buckets.known_configurations import KnownConfigurations
 from streams.control_requests.requests import ControlRequest, Denied, Granted
 
 LOAD_TIMEOUT_S = 5.0
-VERBS = ("inspect", "status", "ping", "pause", "resume", "skip", "forget", "erase")
+VERBS = ("inspect", "status", "ping", "verify", "pause", "resume", "skip", "forget", "erase")
 REPEATS_MAX = 4
 """Largest number of events that are read to find the first one that is not a duplicate."""
 
@@ -109,6 +110,8 @@ class ReceiverControl:
                 return await self._inspect(host, actor, answer_shown=verb == "inspect")
             case "ping":
                 return await self._ping(actor)
+            case "verify":
+                return await self._verify(actor)
             case "pause" | "resume":
                 return await self._pause(actor, _requested_by(request.body), paused=verb == "pause")
             case "skip":
@@ -139,10 +142,12 @@ class ReceiverControl:
 
     async def _ping(self, actor: Actor) -> Granted | Denied:
         outcome = await ping(actor)
-        members: dict[str, Any] = {"status": outcome.status, "latency_ms": round(outcome.latency_ms, 3)}
-        if not isinstance(outcome, Answered):
-            members["error"] = f"{outcome.error}: {outcome.detail}"
-        return Granted(members)
+        return Granted(_answer_members(outcome))
+
+    async def _verify(self, actor: Actor) -> Granted | Denied:
+        outcome = await verify(actor)
+        verified = isinstance(outcome, Answered) and 200 <= outcome.status < 300
+        return Granted({"verified": verified} | _answer_members(outcome))
 
     async def _pause(self, actor: Actor, by: str, *, paused: bool) -> Granted | Denied:
         """Edit the configuration and apply it at once; a resume also ends all else that held it back."""
@@ -162,6 +167,14 @@ class ReceiverControl:
                 return Granted({"paused": paused})
             case _:
                 assert_never(answer)
+
+
+def _answer_members(outcome: Answered | Failed) -> dict[str, Any]:
+    """The answer of a receiver as JSON, or why there is none."""
+    members: dict[str, Any] = {"status": outcome.status, "latency_ms": round(outcome.latency_ms, 3)}
+    if isinstance(outcome, Failed):
+        members["error"] = f"{outcome.error}: {outcome.detail}"
+    return members
 
 
 def _erase_request(body: bytes) -> "_EraseRequest":

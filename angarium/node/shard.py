@@ -142,6 +142,7 @@ class Shard:
             on_alert=context.announcer.alert, alerts=AlertWriter(context.js, context.names),
             alert_limits=context.routing.tenant_settings.alert_limits,
             may_record_alerts=lambda: context.members.all_know_facts(FactKinds.ALERTS),
+            handshakes_known=lambda: context.members.all_know_facts(FactKinds.HANDSHAKES),
             node_holders=context.holders,
         )  # fmt: skip
         return Host(claim, ports, unacked_max=MAX_ACK_PENDING)

@@ -62,6 +62,7 @@ class FactKinds(IntEnum):
     """Kinds of facts that older versions do not know, in the order in which versions learned them."""
 
     ALERTS = 1
+    HANDSHAKES = 2
 
 
 FACTS_KNOWN = max(FactKinds)

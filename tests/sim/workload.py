@@ -1,7 +1,8 @@
 """The workload of a run: producers publish, and operators change configurations, during faults.
 
 Everything is drawn from the seed: distinct and repeated ids, malformed types, bursts that no mailbox holds,
-receivers that are put later than their events or taken away, rates, windows, pauses, pings, idle times.
+receivers that are put later than their events or taken away, rates, windows, pauses, pings, handshakes,
+idle times.
 """
 
 import asyncio
@@ -36,6 +37,8 @@ AGE_S = 90.0
 """Longer than `max_age_s`."""
 
 SOON = {"base_s": 0.05, "cap_s": 0.2}
+SECRETS = ("whsec_" + "b2xk" * 8, "whsec_" + "bmV3" * 8)
+"""The secrets of receivers that have to prove themselves."""
 
 
 class Workload:
@@ -56,6 +59,8 @@ class Workload:
         self._gaps = run.world.random("gaps")
         self._pause_between = self._gaps.choice((0.0, 0.0, 0.05, 0.2))
         self.deletes = self._gaps.random() < 0.25
+        self._proofs = run.world.random("handshakes")
+        self._asks_for_proofs = self._proofs.random() < 0.2
         self._uneven = run.world.random("uneven")
         self._woken = asyncio.Event()
         self._calm = asyncio.Event()
@@ -125,6 +130,7 @@ class Workload:
         js = JetStream(wire)
         await js.start()
         configurations = StoredConfigurations(js, self.run.names)
+        self.run.receivers.allowed_per_minute = self._proofs.choice((None, 600, 1200))
         for receiver in self.receivers:
             if receiver not in self._late:
                 await self._put(configurations, receiver, self._policy())
@@ -154,6 +160,9 @@ class Workload:
         chance = self.chance
         if self._given_up and self._backlogs.random() < 0.4:
             await self._give_up(js, configurations, receiver)
+            return
+        if self._asks_for_proofs and self._proofs.random() < 0.3:
+            await self._ask_for_a_proof(js, receiver)
             return
         match chance.random():
             case draw if draw < 0.5:
@@ -213,7 +222,7 @@ class Workload:
 
     def _policy(self) -> dict[str, Any]:
         chance = self.chance
-        return dict(self._members()) | {
+        return dict(self._members()) | self._handshake() | {
             "url": f"https://example.com/{chance.choice('aab')}",
             "events": self.run.fanout_producer.patterns(),
             "timeout_s": chance.choice((0.1, 0.5, 2.0)),
@@ -236,6 +245,22 @@ class Workload:
             yield "paused", True
         if self._bounded:
             yield "backlog_max", self._backlogs.choice((1, 5, 20, 100, 1000))
+
+    def _handshake(self) -> dict[str, Any]:
+        proofs = self._proofs
+        if not self._asks_for_proofs or proofs.random() < 0.3:
+            return {}
+        return {
+            "handshake": proofs.choice(("hmac", "hmac", "cloudevents")),
+            "secrets": [proofs.choice(SECRETS)],
+        }
+
+    async def _ask_for_a_proof(self, js: JetStream, receiver: str) -> None:
+        """Give the receiver a secret, which need not be that of its configuration, or ask for a handshake."""
+        if self._proofs.random() < 0.5:
+            self.run.receivers.secrets[receiver] = self._proofs.choice(SECRETS)
+        else:
+            await self._control(js, "verify", receiver)
 
     def _good(self) -> dict[str, Any]:
         """A configuration with which everything settles within a reasonable time."""

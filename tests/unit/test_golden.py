@@ -28,6 +28,9 @@ from actors.machine.facts import (
     EventAccepted,
     EventRefused,
     Forgot,
+    HandshakeFailed,
+    HandshakeStarted,
+    HandshakeSucceeded,
     Missing,
     Opened,
     Parked,
@@ -47,7 +50,7 @@ from actors.machine.facts import (
     WindowSet,
 )
 from actors.machine.numbering import Frontier, Numbered
-from actors.machine.state import Alert, Counters, Open, State
+from actors.machine.state import Alert, Counters, Handshake, Open, State
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
 from streams.journal.parked_receivers import Part
@@ -118,6 +121,17 @@ LATER_FACTS: tuple[AnyFact, ...] = (
 )  # fmt: skip
 """Facts that came when version 4 was in use; they have a file of their own."""
 
+HANDSHAKE_FACTS: tuple[AnyFact, ...] = (
+    HandshakeStarted(receiver=WHO, at=AT, key="00112233445566ff", bucket=BUCKET),
+    HandshakeFailed(
+        receiver=WHO, at=AT, key="00112233445566ff", status=429, latency_ms=9.5, error="HTTP 429",
+        next_at=AT + 30, until=AT + 30, ours=True,
+    ),
+    HandshakeSucceeded(
+        receiver=WHO, at=AT, key="00112233445566ff", status=200, latency_ms=9.5, per_minute=120
+    ),
+)  # fmt: skip
+
 FLUSH_1 = Flush(
     v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS_1
 )
@@ -129,6 +143,7 @@ FLUSH_2 = replace(FLUSH_1, v=2, marks=MARKS, facts=FACTS)
 FLUSH_3 = replace(FLUSH_2, v=3, routed=16)
 FLUSH = replace(FLUSH_3, v=4, parked_tenants={"acme": 9})
 ALERTS = replace(FLUSH, facts=LATER_FACTS)
+HANDSHAKES = replace(FLUSH, facts=HANDSHAKE_FACTS)
 
 STATE = State(
     receiver=WHO,
@@ -164,6 +179,18 @@ WITH_ALERTS = Snapshot(
     state=State(
         receiver=WHO, alerts=(Alert(kind="failing", raised_at=AT, raised=True),), alert_number=5,
         unpublished_alerts=(ALERT,), dead_letter_at=AT - 1,
+    ),
+)  # fmt: skip
+
+WITH_HANDSHAKE = Snapshot(
+    as_of=101,
+    state=State(
+        receiver=WHO,
+        handshake=Handshake(
+            key="00112233445566ff", verified=True, per_minute=120, failures=2, failing_since=AT - 9,
+            failed_at=AT - 1,
+            error="HTTP 404", next_at=AT + 2,
+        ),
     ),
 )  # fmt: skip
 
@@ -225,6 +252,14 @@ def test_a_flush_with_alerts() -> None:
     assert decode_flush(golden("alerts-v4.json"), "golden") == ALERTS
 
 
+def test_a_flush_with_handshakes() -> None:
+    assert decode_flush(golden("handshakes-v4.json"), "golden") == HANDSHAKES
+
+
+def test_a_snapshot_with_a_handshake() -> None:
+    assert msgspec.json.decode(golden("snapshot-handshake-v1.json"), type=Snapshot) == WITH_HANDSHAKE
+
+
 def test_a_snapshot_with_alerts() -> None:
     assert msgspec.json.decode(golden("snapshot-alerts-v1.json"), type=Snapshot) == WITH_ALERTS
 
@@ -281,6 +316,8 @@ def encoded(flush: Flush) -> bytes:
 @pytest.mark.parametrize(("name", "written"), [
     ("flush-v4.json", encoded(FLUSH)),
     ("alerts-v4.json", encoded(ALERTS)),
+    ("handshakes-v4.json", encoded(HANDSHAKES)),
+    ("snapshot-handshake-v1.json", msgspec.json.encode(WITH_HANDSHAKE)),
     ("snapshot-v1.json", msgspec.json.encode(SNAPSHOT)),
     ("snapshot-alerts-v1.json", msgspec.json.encode(WITH_ALERTS)),
     ("checkpoint-v4.json", encode_checkpoint(CHECKPOINT)),
@@ -295,4 +332,4 @@ def test_the_latest_version_is_what_is_written(name: str, written: bytes) -> Non
 
 
 def test_every_kind_of_fact_is_there() -> None:
-    assert {type(fact) for fact in (*FACTS, *LATER_FACTS)} == set(get_args(AnyFact))
+    assert {type(fact) for fact in (*FACTS, *LATER_FACTS, *HANDSHAKE_FACTS)} == set(get_args(AnyFact))

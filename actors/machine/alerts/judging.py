@@ -12,11 +12,14 @@ of facts and events for each kind in that time, however often it flaps.
 | `behind` | so much of `backlog_max` is used, or its oldest event is that old | both are below the half |
 | `dead_letters` | an event was given up | none was for `dead_letters_quiet_s` |
 | `misconfigured` | events wait, and it never had a valid configuration | it has one, or none wait |
+| `handshake_failed` | one failed, and another `failing_after_s` later | one succeeded, or none is needed |
 
-While an operator pauses the receiver, `failing` and `offline` stay as they are. A removal ends all of them.
+While an operator pauses the receiver, `failing`, `offline` and `handshake_failed` stay as they are. A removal
+ends all alerts.
 
 An outage of ours is no failure of the receiver. So `failing` and `offline` need an attempt that failed so
 long after the first one, or an owner that could make attempts for that time while an event waited for one.
+`handshake_failed` needs a handshake that failed so long after the first one.
 """
 
 from collections.abc import Callable
@@ -27,6 +30,7 @@ from msgspec import Struct
 from actors.configuration.policy import Policy
 from actors.machine import commands as c
 from actors.machine import facts as f
+from actors.machine.handshake.verification import current_handshake
 from actors.machine.state import UNPUBLISHED_ALERTS_MAX, State
 
 KINDS: tuple[f.AlertKind, ...] = get_args(f.AlertKind)
@@ -169,7 +173,25 @@ def _misconfigured(state: State, policy: Policy | None, seen: c.JudgeAlerts, rai
     return Cause("it never had a valid configuration; its events wait", state.waiting_since)
 
 
+def _handshake_failed(
+    state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool
+) -> Cause | None:
+    if policy.handshake == "none":
+        return Cause("it needs no handshake") if raised else None
+    known = current_handshake(state, policy)
+    if raised and known is None:
+        return Cause("its URL or its secrets were changed")
+    if known is None or known.verified:
+        return Cause("it proved itself") if raised else None
+    since = known.failing_since
+    if raised or since is None or state.disabled or state.paused or policy.paused:
+        return None
+    if known.failed_at - since < seen.limits.failing_after_s:
+        return None
+    return Cause(f"no proof for {now - since:.0f} s; {known.error}", since)
+
+
 _JUDGES: dict[f.AlertKind, Judge] = {
     "failing": _failing, "offline": _offline, "disabled": _disabled, "behind": _behind,
-    "dead_letters": _dead_letters,
+    "dead_letters": _dead_letters, "handshake_failed": _handshake_failed,
 }  # fmt: skip

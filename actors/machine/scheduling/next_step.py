@@ -7,10 +7,12 @@ from actors.machine import commands as c
 from actors.machine.bucket import next_token_at, refill, take
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
+from actors.machine.handshake.verification import is_verified, next_handshake_at
 from actors.machine.numbering import is_repeat
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.expiry import give_up_due, next_given_up, own_failures_reason
 from actors.machine.scheduling.rules import NEVER, Rule, hold
+from actors.machine.scheduling.unverified import step_while_unverified
 from actors.machine.scheduling.view import View
 from actors.machine.scheduling.without_policy import step_without_policy
 from actors.machine.state import BURIALS_MAX, OPEN_MAX, Open, State, as_numbered, open_entry
@@ -115,6 +117,9 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
     if now >= ends_at:
         return _give_up(state, policy, view, now, entry, reason)
     ready_at = max(entry.next_at if entry else 0.0, state.throttled_until, state.backoff_until)
+    verified = policy.handshake == "none" or is_verified(state, policy)  # Most need no call.
+    if not verified:
+        ready_at = max(ready_at, next_handshake_at(state, policy))
     if policy.paused or state.disabled:
         ready_at = NEVER
     if now < ready_at:
@@ -122,8 +127,13 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
         # In relaxed order a waiting event holds no other back.
         only_this_event_waits = policy.order == "relaxed" and ready_at == (entry.next_at if entry else 0.0)
         drops = not only_this_event_waits and (view.has_unacked or event is not None)
-        held = hold(state, policy, now)
+        held = None if only_this_event_waits else hold(state, policy, now)
         return _wait(now, min(ready_at, ends_at), held.rule if held else Rule.RETRYING, drops=drops)
+    if not verified:
+        step = step_while_unverified(state, view, now)
+        if isinstance(step, s.WaitUntil):
+            return _wait(now, min(step.at, ends_at), step.rule, drops=view.has_unacked)
+        return step
     if event is None:
         return s.ReadOpenEvent(entry.position) if entry else s.ReadBacklog(view.cursor.read_to)
     if not view.bounds.may_start:

@@ -3,6 +3,7 @@
 from typing import Literal, get_args
 
 Phase = Literal[
-    "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured"
+    "idle", "active", "throttled", "backing_off", "offline", "paused", "disabled", "misconfigured",
+    "unverified",
 ]  # fmt: skip
 PHASES: tuple[Phase, ...] = get_args(Phase)

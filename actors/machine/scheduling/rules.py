@@ -5,6 +5,7 @@ from enum import Enum
 from msgspec import Struct
 
 from actors.configuration.policy import Policy
+from actors.machine.handshake.verification import is_verified, next_handshake_at
 from actors.machine.state import State
 
 NEVER = float("inf")
@@ -35,14 +36,18 @@ class Rule(Enum):
     BURIALS_FULL = "the event has to be given up, and no further dead letter may be owed"
     DISABLED = "the receiver is disabled"
     PAUSED = "its configuration pauses it"
+    UNVERIFIED = "it has not proved itself, and the next handshake is not due yet"
     THROTTLED = "it asked for a pause (429, or 503 with Retry-After)"
     BACKING_OFF = (
         "the event that all others wait for failed (strict order), or the receiver failed too often in a row"
     )
     RETRYING = "the event failed, and its next attempt is not due yet"
-    FETCHING = "the event is open, and its body is not in memory"
+    IN_HANDSHAKE = "it has not proved itself, and a handshake is under way"
+    FETCHING = "the event is open, its body is not in memory, and no handshake comes first"
     UNREADY = "the shard starts nothing now, or too many of the receiver's facts are not confirmed yet"
+    OLDER_NODES = "it has not proved itself, and a node lives that does not know handshakes"
     TOKEN = "no token is left"
+    HANDSHAKE = "it has not proved itself, and nothing stands in the way of a handshake"
     SLOW_START = "the next token takes long: the attempt is recorded before it is made"
     POSTING = "nothing stands in the way"
 
@@ -61,6 +66,9 @@ def hold(state: State, policy: Policy, now: float) -> Hold | None:
     if policy.paused or state.paused:
         return Hold(Rule.PAUSED, NEVER)
     backoff_until = backing_off_until(state, policy)
+    if not is_verified(state, policy):
+        waits_until = max(next_handshake_at(state, policy), state.throttled_until, backoff_until)
+        return Hold(Rule.UNVERIFIED, waits_until)
     if state.throttled_until > now:
         return Hold(Rule.THROTTLED, max(state.throttled_until, backoff_until))
     return Hold(Rule.BACKING_OFF, backoff_until) if backoff_until > now else None

@@ -9,6 +9,7 @@ from actors.machine.commands import (
     OpenReceiver,
     RefuseEvent,
     StartAttempt,
+    StartHandshake,
     UnparkReceiver,
 )
 from actors.machine.event import Event
@@ -90,5 +91,6 @@ Step = (
     | Park
     | WaitUntil
     | Rest
+    | StartHandshake
     | RecordedStep
 )

@@ -23,6 +23,7 @@ class BoundsView(Protocol):
     - `epoch`: of the current owner.
     - `released_to`: no event up to here belongs to a new receiver.
     - `posted_to_max`: no owner can have posted beyond this position.
+    - `handshakes_known`: every node that may take over knows the facts about handshakes.
     """
 
     @property
@@ -37,6 +38,9 @@ class BoundsView(Protocol):
     @property
     def posted_to_max(self) -> int: ...
 
+    @property
+    def handshakes_known(self) -> bool: ...
+
 
 class NoBounds(Struct, frozen=True):
     """The bounds if the shard sets none."""
@@ -45,6 +49,7 @@ class NoBounds(Struct, frozen=True):
     epoch: int = 1
     released_to: int = 0
     posted_to_max: int = 0
+    handshakes_known: bool = True
 
 
 class CursorView(Protocol):
@@ -97,6 +102,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     - `burying`: dead letters are being stored.
     - `granted`: position of the event whose attempt is recorded and not made yet; 0 if there is none.
     - `policy_adopted`: the configuration in memory is the one that the facts name.
+    - `handshake_under_way`: a handshake is recorded or being made.
     - `confirming`: the leader is being asked whether the receiver exists.
     - `invalid`: it has a configuration, but never had a valid one.
     - `absent_up_to`: when the event at this position had arrived, the receiver did not exist.
@@ -117,6 +123,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     burying: bool = False
     granted: int = 0
     policy_adopted: bool = True
+    handshake_under_way: bool = False
     confirming: bool = False
     invalid: bool = False
     absent_up_to: int = 0

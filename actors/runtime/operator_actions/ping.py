@@ -7,6 +7,7 @@ from actors.errors import ControlDenied
 from actors.machine import commands as c
 from actors.machine.bucket import GRANT_MAX_S, take
 from actors.machine.event import Event
+from actors.machine.handshake.verification import is_verified
 from actors.machine.outcome import Answered, Failed, NotSent
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
@@ -23,6 +24,8 @@ async def ping(actor: Actor) -> Answered | Failed:
     now = environment.clock.now()
     if policy is None:
         raise ControlDenied("misconfigured", f"{actor.receiver} has no valid configuration; put one")
+    if not is_verified(actor.state, policy):
+        raise ControlDenied("unverified", f"{actor.receiver} has not proved itself; verify it first")
     if actor.state.throttled_until > now:
         wait = age_text(math.ceil(actor.state.throttled_until - now))
         raise ControlDenied("throttled", f"{actor.receiver} is throttled for {wait} more")
@@ -61,7 +64,7 @@ async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bo
     )  # fmt: skip
     attempt = Attempt(
         receiver=actor.receiver, policy=policy, event=event, sequence=None, ordinal=1,
-        may_start=environment.within_lease,
+        may_start=environment.within_lease, kind="ping",
     )  # fmt: skip
     try:
         outcome = await environment.sender.send(attempt)

@@ -54,6 +54,8 @@ DESCRIPTIONS = {
     "AlertSettings.behind_after_s": "The age of its oldest event from which on it is behind.",
     "AlertSettings.dead_letters_quiet_s": "Time without another dead letter that ends the alert about them.",
     "AlertSettings.interval_s": "Time from one alert to the next of the same kind, at least.",
+    "handshake": "The proof that the receiver gives before it gets events, and after a new URL or secret: "
+    "hmac needs a secret that it has, cloudevents its consent to an OPTIONS request.",
     "signature": "One more header, as the sender before Angarium signed. Null: none.",
     "CustomSignature.header": "The name of the header.",
     "CustomSignature.algorithm": "The hash of the HMAC.",

@@ -33,12 +33,22 @@ class PingResult(Struct, frozen=True, kw_only=True):
     latency_ms: float
 
 
+class VerifyResult(Struct, frozen=True, kw_only=True):
+    """The outcome of a handshake: whether the receiver proved itself, and the error if it did not."""
+
+    verified: bool
+    status: int | None
+    error: str | None
+    latency_ms: float
+
+
 _STATE = {
     "receiver": "acme.billing", "shard": 54, "node": "n1", "phase": "idle", "next_sequence": 18,
     "why": "nothing waits", "remedy": None, "problems": [], "settled_sequence": 17, "in_flight": 0,
     "queued": 0, "backlog": 0, "parked": False, "head": None, "disabled": None, "resume_at": None,
     "failing_since": None, "consecutive_failures": 0,
     "bucket": {"tokens": 10.0, "limit": 10.0, "per": "second", "burst": 10, "effective_limit": 10.0},
+    "handshake": None,
 }  # fmt: skip
 
 
@@ -69,6 +79,11 @@ RESUME_RECEIVER = _described(
 PING_RECEIVER = _described(
     "Post a ping to a receiver", PingResult, "The receiver's answer; 200 even if the receiver failed",
     {"status": 204, "error": None, "latency_ms": 12.5},
+)  # fmt: skip
+VERIFY_RECEIVER = _described(
+    "Have a receiver prove itself now", VerifyResult,
+    "The recorded outcome of the handshake; 200 even if the receiver did not prove itself",
+    {"verified": True, "status": 200, "error": None, "latency_ms": 12.5},
 )  # fmt: skip
 SKIP_EVENT = _described(
     "Skip the oldest event: it becomes a dead letter", Skipped, "The skipped event",

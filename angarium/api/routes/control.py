@@ -16,8 +16,10 @@ from angarium.api.openapi.control import (
     PING_RECEIVER,
     RESUME_RECEIVER,
     SKIP_EVENT,
+    VERIFY_RECEIVER,
     PauseState,
     PingResult,
+    VerifyResult,
 )
 from angarium.api.problems import Fault, invalid, result_of
 from angarium.api.queries.ask_ledger import ask_ledger, past_ms
@@ -29,6 +31,7 @@ from angarium.operations.receivers.control_requests.ping import ping
 from angarium.operations.receivers.control_requests.resume import resume
 from angarium.operations.receivers.control_requests.skip import Skipped, skip
 from angarium.operations.receivers.control_requests.state import StateDocument, state
+from angarium.operations.receivers.control_requests.verify import verify
 from angarium.operations.receivers.overview.listing import get_health
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
@@ -97,6 +100,16 @@ async def ping_receiver(tenant: FromPath[str], name: FromPath[str], api: Injecte
     with api.control_limits.admit(tenant):
         pong = result_of(await ping(api.access, f"{tenant}.{name}"))
     return PingResult(status=pong.status, error=pong.error, latency_ms=pong.latency_ms)
+
+
+@post(f"{PATH}/verify", status_code=200, opt=needs("manage"), **VERIFY_RECEIVER)
+async def verify_receiver(tenant: FromPath[str], name: FromPath[str], api: InjectedApi) -> VerifyResult:
+    """Have a receiver prove itself now."""
+    with api.control_limits.admit(tenant):
+        found = result_of(await verify(api.access, f"{tenant}.{name}"))
+    return VerifyResult(
+        verified=found.verified, status=found.status, error=found.error, latency_ms=found.latency_ms
+    )
 
 
 @post(f"{PATH}/skip", status_code=200, opt=needs("manage"), **SKIP_EVENT)

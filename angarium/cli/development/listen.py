@@ -40,8 +40,8 @@ def listen(
 ) -> None:
     """Run a receiver on this machine that answers, verifies signatures, and shows each request in a line.
 
-    Repeats (a number seen before) and gaps in the numbers are marked, for each path separately. With --secret
-    the exit status is 1 if a signature was wrong.
+    Repeats (a number seen before) and gaps in the numbers are marked, for each path separately. Handshakes
+    are answered, too. With --secret the exit status is 1 if a signature was wrong.
     """
     from angarium.delivery.signing import InvalidSecret, parse_key
     from angarium.development.listen import Behaviour, Listening
@@ -50,7 +50,7 @@ def listen(
         keys = [parse_key(secret, "--secret") for secret in secrets]
     except InvalidSecret as error:
         raise click.UsageError(str(error)) from None
-    listening = Listening(Behaviour(**behaviour), keys, whole_body=whole_body, as_json=as_json)
+    listening = Listening(Behaviour(**behaviour), keys, secrets, whole_body=whole_body, as_json=as_json)
     run(listening.run(host, USUAL_PORT if port is None else port, count_max, or_another=port is None))
     if listening.wrong:
         raise click.ClickException(

@@ -33,7 +33,7 @@ CONNECTION = ("nats", "creds", "nkey", "tls_ca", "tls_cert", "tls_key", "prefix"
 INSTALLATION = ("shards", "replicas", "max_body", "max_bytes")
 EDGE = ("allow_http", "allow_networks", "deny_networks")
 NODE = (
-    "node", "ttl_s", "drain_s", "replay_keep_s", *EDGE, "allow_direct", "transport", "default_rate",
+    "node", "ttl_s", "drain_s", "replay_keep_s", *EDGE, "allow_direct", "transport", "origin", "default_rate",
     "default_burst", "answer_inboxes", "monitor", "metrics_names", "trace_failures",
 )  # fmt: skip
 

@@ -59,6 +59,12 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
         click.Choice(["raw", "envelope", "cloudevents", "cloudevents-structured"]),
         "raw: the body as published; envelope: JSON with its number, id, type and time.",
     ),
+    (
+        "--handshake",
+        "handshake",
+        click.Choice(["none", "hmac", "cloudevents"]),
+        "Proof that the receiver gives before it gets events.",
+    ),
     ("--proxy", "proxy", str, "Profile of the nodes for the proxy."),
     ("--tls", "tls", str, "Profile of the nodes for client certificate and authorities."),
     ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second or 10/s."),

@@ -262,6 +262,27 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
         raise click.ClickException(f"{name} did not accept the ping: {why}, after {pong.latency_ms:g} ms")
 
 
+@receiver.command(short_help="Have a receiver prove itself now.")
+@_named
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
+@options.settings_flags(*options.CONNECTION)
+def verify(name: str, as_json: bool, **given: Any) -> None:
+    """Make the handshake of a receiver now, even if it is paused, and record the outcome.
+
+    Needs `handshake` in its configuration. The exit status is 1 unless the receiver proves itself.
+    """
+    from angarium.operations.receivers.control_requests.verify import verify
+
+    found = perform(options.settings_of(given), lambda access: verify(access, name))
+    if as_json:
+        output.say_json(found.answer)
+    elif found.verified:
+        output.say(f"{name} is verified, after {found.latency_ms:g} ms")
+    if not found.verified:
+        why = output.visible(found.error or f"HTTP {found.status}")
+        raise click.ClickException(f"{name} did not prove itself: {why}, after {found.latency_ms:g} ms")
+
+
 def may_remove(name: str, *, yes: bool) -> "Callable[[WaitingEvents], bool]":
     """Asks whether the receiver may be removed, together with its waiting events."""
 

@@ -1,4 +1,4 @@
-"""The seam to the receivers: one POST goes in, an answer or a failure comes out, both as values.
+"""The seam to the receivers: one request goes in, an answer or a failure comes out, both as values.
 
 Every implementation keeps the same promises, and one suite of contract tests holds them to it:
 
@@ -50,10 +50,11 @@ NO_PROFILES = ProfileNames()
 
 
 class Request(Struct, frozen=True, gc=False, kw_only=True):
-    """One POST. `lines` are its headers, `name: value`, all but `host` and `content-length`.
+    """One request: a POST, or that of a handshake.
 
-    The transport writes these two. `receiver` owns the connections that are kept for it. The repr shows the
-    origin alone: headers hold credentials, and bodies are private.
+    `lines` are its headers, `name: value`, all but `host` and `content-length`, which the transport writes.
+    `receiver` owns the connections that are kept for it. The repr shows the origin alone: headers hold
+    credentials, and bodies are private.
     """
 
     receiver: str
@@ -63,6 +64,7 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
     timeout_s: float
     may_start: Callable[[], bool]
     profiles: ProfileNames = NO_PROFILES
+    method: str = "POST"
 
     def __repr__(self) -> str:
         return f"Request({self.target})"
@@ -111,7 +113,7 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Transport(Protocol):
-    """Makes one POST per call; calls may overlap."""
+    """Makes one request per call; calls may overlap."""
 
     async def post(self, request: Request) -> Response | Failure: ...
 
@@ -132,9 +134,9 @@ def decoded(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ..
 
 
 @lru_cache(maxsize=1 << 12)
-def _head_of(target: Target) -> bytes:
+def _head_of(target: Target, method: str) -> bytes:
     """The lines that each request to a target begins with. Cached, since few targets get most requests."""
-    return f"POST {target.path} HTTP/1.1\r\nhost: {target.authority}".encode("ascii")
+    return f"{method} {target.path} HTTP/1.1\r\nhost: {target.authority}".encode("ascii")
 
 
 def request_head(request: Request) -> bytes:
@@ -143,9 +145,10 @@ def request_head(request: Request) -> bytes:
     Raises ValueError if a header would break out of its line. The caller has checked each value already;
     here the lines of the finished head are counted, so that no gap in that check can split a request.
     """
-    length = b"content-length: %d\r\n\r\n" % len(request.body)
-    head = b"\r\n".join((_head_of(request.target), *request.lines, length))
-    ends = len(request.lines) + 4
+    has_body = request.method == "POST"  # A handshake has none, and so no length.
+    last = (b"content-length: %d\r\n\r\n" % len(request.body),) if has_body else (b"\r\n",)
+    head = b"\r\n".join((_head_of(request.target, request.method), *request.lines, *last))
+    ends = len(request.lines) + 3 + has_body
     if head.count(b"\r") != ends or head.count(b"\n") != ends:
         raise ValueError("headers: a name or value contains CR or LF; remove it")
     return head

@@ -53,6 +53,7 @@ class NodeMetrics(Collector):
     def _work(self) -> Iterator[Metric]:
         totals = self._node.context.totals.actors
         yield labelled("angarium_deliveries_total", totals.deliveries)
+        yield labelled("angarium_handshakes_total", totals.handshakes)
         yield labelled("angarium_attempts_total", totals.attempts)
         tracing = self._node.context.tracing
         attempt_s, arrival_s = (None, None) if tracing is None else tracing.tracer.exemplars

@@ -13,7 +13,7 @@ from actors.runtime.pending import Pending
 from actors.status import held_back
 from angarium.node.metrics.lateness import is_behind, not_loaded_behind
 
-HELD_BACK = ("throttled", "backing_off", "offline", "paused", "disabled", "misconfigured")
+HELD_BACK = ("throttled", "backing_off", "offline", "paused", "disabled", "misconfigured", "unverified")
 FILLS = ("empty", "low", "high", "full")
 
 

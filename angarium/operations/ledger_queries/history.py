@@ -54,6 +54,7 @@ SAME_RESUME_MS = 1000
 _WORDS = {
     "opened": "taken up by a node",
     "paused": "paused",
+    "handshake_succeeded": "proved itself",
     "resumed": "resumed: nothing holds it back any more",
     "retargeted": "its URL was changed; it starts afresh",
     "repaired": "its events are read again, since the stream had lost its tail",
@@ -260,6 +261,8 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
             what = "no rate limit"
         case "window_set", {"size": size}:
             what = f"dedup window of {size} events"
+        case "handshake_succeeded", {"per_minute": per_minute}:
+            what = f"proved itself, and allows {per_minute} requests a minute"
         case "recovered", {"since": since, "failures": failures}:
             lasted_s = (change.at - since) / 1000
             offline_s = _offline(configurations, change.at).after_s

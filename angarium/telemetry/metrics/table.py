@@ -23,6 +23,12 @@ NODE = (
         note="[What the answer meant](wire.md#what-a-receiver-answers). Pings do not count",
     ),
     MetricDescription(
+        name="angarium_handshakes_total", kind=MetricKind.COUNTER, unit="{handshake}",
+        help="Handshakes by outcome.",
+        labels=(MetricLabel("outcome", "`succeeded`, `failed`"),),
+        note="[What a receiver has to prove](receivers.md#handshake)",
+    ),
+    MetricDescription(
         name="angarium_attempts_total", kind=MetricKind.COUNTER, unit="{attempt}",
         help="Attempts by status.",
         labels=(MetricLabel(
@@ -71,7 +77,8 @@ NODE = (
         name="angarium_receivers_held", kind=MetricKind.GAUGE, unit="{receiver}",
         help="Receivers in memory that are held back.",
         labels=(MetricLabel(
-            "phase", "`throttled`, `backing_off`, `offline`, `paused`, `disabled`, `misconfigured`"
+            "phase", "`throttled`, `backing_off`, `offline`, `paused`, `disabled`, `misconfigured`, "
+            "`unverified`"
         ),),
         note="[What holds them back](troubleshooting.md#why-a-receiver-gets-nothing)",
     ),

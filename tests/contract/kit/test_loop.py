@@ -17,7 +17,7 @@ from angarium_receiver import FixedWindow, MemoryNumbers, MemoryQueue, Receiver,
 
 from actors.configuration.policy import Policy
 from actors.machine.event import Event
-from actors.machine.outcome import Answered
+from actors.machine.outcome import Answered, Failed, Outcome
 from actors.ports import Attempt
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard
@@ -104,6 +104,17 @@ class Loop:
         assert isinstance(outcome, Answered), outcome
         return outcome
 
+    async def ask(self, shop: Shop, **members: Any) -> Outcome:
+        """The outcome of a handshake."""
+        event = Event(
+            position=0, id="handshake_1_1", stored_at=time.time(), type="angarium.handshake", body=b""
+        )
+        policy = Policy(url=f"http://127.0.0.1:{shop.port}/hook", **members)
+        return await self.sender.send(Attempt(
+            receiver="acme.shop", policy=policy, event=event, sequence=None, ordinal=1,
+            may_start=lambda: True, kind="handshake",
+        ))  # fmt: skip
+
     async def end(self) -> None:
         for end in self._ends:
             if (ending := await asyncio.to_thread(end)) is not None:
@@ -137,6 +148,25 @@ async def test_each_kind_of_secret_is_verified(loop: Loop, kind: str, secret: st
     assert (await loop.send(shop, None, secret)).status == 204
     assert (await loop.send(shop, 2, "whsec_" + "A" * 32)).status == 401
     assert shop.orders == [{"order": 1}]
+
+
+@pytest.mark.parametrize("secret", [SECRET, LONG])
+async def test_a_handshake_is_answered_with_the_proof(loop: Loop, kind: str, secret: str) -> None:
+    shop = await serve(loop, kind, Receiver(secret))
+    assert isinstance(await loop.ask(shop, secrets=(secret,), handshake="hmac"), Answered)
+    refused = await loop.ask(shop, secrets=("whsec_" + "A" * 32,), handshake="hmac")
+    assert isinstance(refused, Failed)
+    assert (refused.error, refused.detail) == ("unproven", "the hmac of the answer is wrong")
+
+
+@pytest.mark.parametrize(("per_minute", "allowed"), [(None, "*"), (120, "120")])
+async def test_a_handshake_of_cloudevents_is_answered_with_consent(
+    loop: Loop, kind: str, per_minute: int | None, allowed: str
+) -> None:
+    shop = await serve(loop, kind, Receiver(SECRET, per_minute=per_minute))
+    outcome = await loop.ask(shop, handshake="cloudevents")
+    assert isinstance(outcome, Answered)
+    assert outcome.header("webhook-allowed-rate") == allowed
 
 
 async def test_a_repeat_is_done_once(loop: Loop, kind: str) -> None:

@@ -11,6 +11,7 @@ from angarium.node.node import Node
 from streams.buckets.change_trail import changed_by
 from streams.clock import SystemTime
 from streams.control_requests.requests import ControlRequest, Denied, Granted
+from streams.fleet.members import FactKinds, Member
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
@@ -157,3 +158,19 @@ async def test_a_skip_and_a_forget_are_recorded_with_their_author(
         for mark in (b'"skipped"', b'"forgot"'):
             (recorded,) = (each.data for each in journal.messages if mark in each.data)
             assert b'"by":"ada@desk"' in recorded
+
+
+async def test_a_node_knows_of_an_older_one_that_no_handshake_may_be_recorded(
+    wire: Wire, js: JetStream, names: Names
+) -> None:
+    """The older one could not read the facts about it if it took over."""
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        assert all(each.host.handshakes_known() for each in node.owned.values())
+        older = Member(
+            node="older", started_at=0.0, version="0", heartbeat=1, ttl_s=60.0, facts=FactKinds.ALERTS
+        )
+        await js.publish(names.node("older"), msgspec.json.encode(older))
+        await until(lambda: "older" in node.context.members.live)
+        assert node.owned
+        assert not any(each.host.handshakes_known() for each in node.owned.values())

@@ -120,6 +120,7 @@ async def post_to(
     timeout_s: float = PATIENCE_S,
     may_start: Callable[[], bool] = lambda: True,
     profiles: ProfileNames = NO_PROFILES,
+    method: str = "POST",
 ) -> Response | Failure:
     return await transport.post(
         Request(
@@ -130,6 +131,7 @@ async def post_to(
             timeout_s=timeout_s,
             may_start=may_start,
             profiles=profiles,
+            method=method,
         )
     )
 

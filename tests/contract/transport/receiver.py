@@ -39,7 +39,7 @@ class Peer:
         head = await self._reader.readuntil(b"\r\n\r\n")
         line, *lines = head[:-4].split(b"\r\n")
         headers = [(name.lower(), value) for name, _, value in (each.partition(b": ") for each in lines)]
-        length = int(dict(headers)[b"content-length"])
+        length = int(dict(headers).get(b"content-length", b"0"))
         received = Received(line, headers, await self._reader.readexactly(length))
         self._receiver.requests.append(received)
         return received

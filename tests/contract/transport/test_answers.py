@@ -28,6 +28,20 @@ async def test_the_request_is_what_was_asked_for_and_nothing_else(post: Post, re
     assert received.body == b"\x00\xff body"
 
 
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+async def test_a_handshake_has_no_body_and_shares_the_connection(
+    post: Post, receiver: Receiver, method: str
+) -> None:
+    headers = [(b"angarium-challenge", b"c1")]
+    assert answered(await post(headers=headers, body=b"", method=method)).body == b"ok"
+    answered(await post())
+    asked, posted = receiver.requests
+    assert asked.line == f"{method} /hook HTTP/1.1".encode()
+    assert sorted(asked.headers) == sorted([(b"host", b"127.0.0.1:%d" % receiver.port), *headers])
+    assert posted.line == b"POST /hook HTTP/1.1"
+    assert receiver.connections == 1
+
+
 async def test_an_empty_and_a_large_body_arrive_whole(post: Post, receiver: Receiver) -> None:
     for body in (b"", b"\r\n" * 131072):
         answered(await post(body=body))

@@ -78,6 +78,22 @@ def test_an_event_arrives_within_the_first_five_minutes(terminal: Terminal) -> N
     assert {each["subject"]: each["text"] for each in findings}["shards"] == "all 4 are owned"
 
 
+def test_a_receiver_proves_itself_before_it_gets_events(terminal: Terminal) -> None:
+    with terminal.start("listen", "--port", "0", "--secret", SECRET, "--json", "--count", "1") as listener:
+        url = line_with(listener.stderr, "listening on").split()[-1]
+        put = ("receiver", "put", "acme.proving", "--url", url, "--handshake", "hmac", "--secret", SECRET)
+        terminal.done(*put)
+        assert "unverified: it has to prove itself" in terminal.done("inspect", "acme.proving")
+        assert terminal.done("receiver", "verify", "acme.proving").startswith(
+            "acme.proving is verified, after "
+        )
+        terminal.done("publish", "acme.proving", "{}")
+        out, err = listener.communicate(timeout=PATIENCE_S)
+    assert msgspec.json.decode(out)["sequence"] == 1
+    assert "answered a handshake (GET /)" in err
+    assert terminal.json("inspect", "acme.proving")["handshake"]["verified"] is True
+
+
 def test_a_paused_receiver_waits_and_continues(terminal: Terminal) -> None:
     with terminal.start("listen", "--port", "0", "--json", "--count", "1") as listener:
         url = line_with(listener.stderr, "listening on").split()[-1]

@@ -16,7 +16,7 @@ from tests.support.waiting import until, until_true
 
 LIST = "/v1/tenants/acme/receivers"
 BILLING = f"{LIST}/billing"
-VERBS = ("pause", "resume", "ping", "skip", "forget")
+VERBS = ("pause", "resume", "ping", "skip", "forget", "verify")
 
 
 @pytest.fixture
@@ -81,6 +81,35 @@ async def test_a_ping_that_fails_is_an_answer(owned: Api, sink: Sink) -> None:
     async with await everything(owned) as client:
         pinged = await client.post(f"{BILLING}/ping")
     assert (pinged.status_code, pinged.json()["status"]) == (200, 500)
+
+
+async def test_a_receiver_gets_no_ping_before_it_proves_itself(owned: Api, sink: Sink) -> None:
+    await owned.receiver("acme.billing", url=sink.url("acme.billing"), handshake="cloudevents")
+    consent = (("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "120"))
+    sink.proofs["acme.billing"] = lambda number: Reply(headers=consent if number > 1 else ())
+    async with await everything(owned) as client:
+        failed = (await client.post(f"{BILLING}/verify")).json()
+        assert (failed["verified"], failed["status"]) == (False, 200)
+        assert failed["error"] == "unproven: the answer has no webhook-allowed-origin"
+        assert "has not proved itself" in problem(await client.post(f"{BILLING}/ping"), 409, "refused")
+        unproven = (await client.get(f"{BILLING}/state")).json()
+        assert (unproven["phase"], unproven["handshake"]["failures"]) == ("unverified", 1)
+        assert "the handshake failed once, the last: unproven" in unproven["why"]
+        verified = (await client.post(f"{BILLING}/verify")).json()
+        assert (verified["verified"], verified["status"], verified["error"]) == (True, 200, None)
+        proven = (await client.get(f"{BILLING}/state")).json()
+    assert (proven["phase"], proven["handshake"]["verified"]) == ("idle", True)
+    assert proven["handshake"]["allowed_per_minute"] == 120
+    assert proven["bucket"] | {"tokens": 0} == {
+        "tokens": 0, "limit": 120, "per": "minute", "burst": 1, "effective_limit": 120,
+    }  # fmt: skip
+
+
+async def test_a_receiver_without_a_handshake_has_nothing_to_prove(owned: Api, sink: Sink) -> None:
+    await owned.receiver("acme.billing", url=sink.url("acme.billing"))
+    async with await everything(owned) as client:
+        why = problem(await client.post(f"{BILLING}/verify"), 409, "refused")
+    assert why.startswith("acme.billing is configured without a handshake")
 
 
 async def test_a_receiver_that_is_not_there_has_no_state(owned: Api) -> None:

@@ -33,6 +33,7 @@ from tests.sim.checks.letters import Letters
 from tests.sim.checks.rates import Rates, RatesOfTenants
 from tests.sim.checks.storage import Checkpoints, DeliveriesKept, JournalKept, ParkedKept
 from tests.sim.checks.strays import Strays
+from tests.sim.handshakes.checks import Handshakes
 from tests.sim.server.streams.store import Stored
 from tests.sim.world.process import Process
 from tests.sim.world.world import World
@@ -77,6 +78,7 @@ class Checkers:
         self._snapshots: dict[tuple[int, str], Snapshot] = {}  # Each shard has a record of unknown ones.
         self.letters = Letters(self.deliveries, world.fail)
         self.alerts = Alerts(world.fail)
+        self.handshakes = Handshakes(world.fail)
         self.checkpoints = Checkpoints(world.fail)
         self.parked = ParkedKept(world.fail)
         self.journal_kept = JournalKept(names, world.fail)
@@ -109,6 +111,7 @@ class Checkers:
         process.say("START %s #%s of %d (%s), attempt %d", *what)
         self._check_owner(process, receiver)
         self.configurations.started(process, attempt)
+        self.handshakes.started(attempt)
         rates = self.rates.setdefault(receiver, Rates())
         if sequence is None:
             host = self.nodes[process.name].host_of(receiver)
@@ -144,6 +147,9 @@ class Checkers:
 
     def taken(self, receiver: str, position: int) -> None:
         self._given.add((receiver, position))
+
+    def proved(self, attempt: Attempt) -> None:
+        self.handshakes.proved(attempt.receiver, attempt.policy)
 
     def ended(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
         if not process.alive:
@@ -297,6 +303,8 @@ class Checkers:
                     self.letters.given_up(fact)
                 case f.AlertRaised() | f.AlertRecovered() | f.AlertsPublished():
                     self.alerts.record(fact)
+                case f.HandshakeStarted() | f.HandshakeSucceeded() | f.HandshakeFailed():
+                    self.handshakes.record(fact)
                 case f.Resumed() | f.Retargeted() | f.Removed() | f.Forgot():
                     self._let_go(fact.receiver)
                 case f.Unparked(receiver=receiver):

@@ -52,6 +52,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_until_answered
 from streams.reading import backlog
 from tests.sim.alerts.mutants import ALERT_MUTANTS
+from tests.sim.handshakes.mutants import HANDSHAKE_MUTANTS
 from tests.sim.mutants.backlogs import BACKLOG_MUTANTS
 from tests.sim.mutants.consumers import CONSUMER_MUTANTS
 from tests.sim.mutants.copies import COPY_MUTANTS
@@ -481,5 +482,6 @@ ALL += [
     *UNKNOWN_MUTANTS,
     *TAIL_MUTANTS,
     *ALERT_MUTANTS,
+    *HANDSHAKE_MUTANTS,
 ]
 BY_NAME = {mutant.name: mutant for mutant in ALL}

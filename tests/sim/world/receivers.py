@@ -14,6 +14,7 @@ from typing import Protocol
 
 from actors.machine.outcome import ABORT, DISABLE, Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt
+from tests.sim.handshakes.answers import answer_to
 from tests.sim.world.process import EPOCH_S, Process
 from tests.sim.world.world import World
 
@@ -52,6 +53,9 @@ class Watcher(Protocol):
     def taken(self, receiver: str, position: int) -> None:
         """The receiver answers 2xx, be it heard or not."""
 
+    def proved(self, attempt: Attempt) -> None:
+        """The receiver answers a handshake with its proof, be it heard or not."""
+
     def ended(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
         """Something has come back to the node, or nothing in time."""
 
@@ -60,6 +64,10 @@ class Receivers:
     """All receivers of a world; `calm` makes good ones of them. What begins with `POISON` they all reject.
 
     Some steer: now and then an answer of theirs has one of the headers that count.
+
+    - `secrets`: the one that a receiver has, if it is not the newest of its configuration.
+    - `allowed_per_minute`: requests a minute that they allow in handshakes of CloudEvents.
+    - `proof_after_s`: the time that they take for a handshake.
     """
 
     def __init__(self, world: World, names: Sequence[str], watcher: Watcher) -> None:
@@ -74,10 +82,14 @@ class Receivers:
             name: (ABORT, ABORT, DISABLE) for name in names if self._steering.random() < 0.5
         }
         self._always = False
+        self.secrets: dict[str, str] = {}
+        self.allowed_per_minute: int | None = None
+        self.proof_after_s = 0.0
 
     def calm(self) -> None:
         self._tempers = dict.fromkeys(self._tempers, GOOD)
         self._steers = {}
+        self.secrets.clear()
 
     def change(self, name: str) -> None:
         """Another temper."""
@@ -158,12 +170,28 @@ class SimSender:
         receivers.watcher.started(self._process, attempt)
         deadline = began_at + attempt.policy.timeout_s
         await asyncio.sleep(self._answer_after_s(manner, deadline))
+        if attempt.kind == "handshake" and manner in TAKEN:
+            return await self._proof(attempt, manner, deadline)
         if manner in TAKEN:
             receivers.watcher.taken(receiver, attempt.event.position)
         if self._process.monotonic() >= deadline or manner in (Manner.HANGS, Manner.TAKES_AND_IS_LOST):
             await asyncio.sleep(max(0.0, deadline - self._process.monotonic()))
             return Failed(error="timeout", detail="no answer in time", latency_ms=1.0)
         return receivers.steered(receiver, self._outcome(manner, receiver))
+
+    async def _proof(self, attempt: Attempt, manner: Manner, deadline: float) -> Outcome:
+        """The answer to a handshake of a receiver that is well; it may lack the right secret."""
+        receivers = self._receivers
+        await asyncio.sleep(receivers.proof_after_s)
+        now = EPOCH_S + receivers.world.now
+        secret = receivers.secrets.get(attempt.receiver)
+        outcome = answer_to(attempt, secret, receivers.allowed_per_minute, now)
+        if isinstance(outcome, Answered):
+            receivers.watcher.proved(attempt)
+        if self._process.monotonic() >= deadline or manner is Manner.TAKES_AND_IS_LOST:
+            await asyncio.sleep(max(0.0, deadline - self._process.monotonic()))
+            return Failed(error="timeout", detail="no answer in time", latency_ms=1.0)
+        return outcome
 
     def _answer_after_s(self, manner: Manner, deadline: float) -> float:
         chance = self._receivers.chance

@@ -62,8 +62,9 @@ class Sink:
 
     `arrivals`, `latest` (the last request, whole) and `unanswered` (how many) are by receiver, `total` counts
     all requests, and `onlooker` is shown each of them. `manners` are for those receivers that do not simply
-    answer 200. `whose` tells the node at a port of the other side; it is asked once a connection. `late_s` is
-    the longest that our event loop kept a timer waiting: so late an arrival may have been noted.
+    answer 200; `proofs` answer handshakes, which are counted in `asked`. `whose` tells the node at a port of
+    the other side; it is asked once a connection. `late_s` is the longest that our event loop kept a timer
+    waiting: so late an arrival may have been noted.
     """
 
     def __init__(self) -> None:
@@ -73,6 +74,8 @@ class Sink:
         self.total = 0
         self.onlooker: Callable[[str, Request], None] = lambda receiver, request: None
         self.manners: dict[str, Manner] = {}
+        self.proofs: dict[str, Manner] = {}
+        self.asked: Counter[str] = Counter()
         self.whose: Callable[[int], str] = lambda _: ""
         self.connections: set[asyncio.Transport] = set()
         self.late_s = 0.0
@@ -105,6 +108,10 @@ class Sink:
 
     def take(self, receiver: str, request: Request, by: str) -> Answer:
         """Write a request down, and say what is to be answered."""
+        if "webhook-id" not in request.headers:
+            self.asked[receiver] += 1
+            prove = self.proofs.get(receiver)
+            return Reply() if prove is None else prove(self.asked[receiver])
         arrivals, headers = self.arrivals[receiver], request.headers
         manner = self.manners.get(receiver)
         answer = Reply() if manner is None else manner(len(arrivals) + 1)

@@ -28,6 +28,7 @@ NOW = 1_700_000_000.0
 STEPS_MAX = 60
 """Instructions of the interpreter that it may take to look for credentials, for each character of a text."""
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+UNPROVEN = Policy(url="https://a.example", handshake="cloudevents")
 POLICY = Policy(
     url="https://example.com/hook?token=hidden", secrets=(SECRET,), headers={"authorization": "hidden"},
     rate=Rate(limit=30, per="minute", burst=4),
@@ -252,6 +253,7 @@ def test_every_phase_has_its_words() -> None:
             (State(receiver="a.b", failing_since=NOW - 900), POLICY),
             (State(receiver="a.b", paused=True), POLICY),
             (State(receiver="a.b", disabled="gone"), POLICY),
+            (State(receiver="a.b"), UNPROVEN),
             (State(receiver="a.b"), None),
         )
     }
@@ -316,6 +318,7 @@ def test_the_status_shows_everything_that_the_contract_lists() -> None:
             "stored_at": "2023-11-14T22:13:10.000Z", "age_s": 10.0,
         },
         "bucket": {"tokens": 2.0, "limit": 30, "per": "minute", "burst": 4, "effective_limit": 30.0},
+            "handshake": None,
         "resume_at": "2023-11-14T22:13:21.500Z",
         "failing_since": "2023-11-14T22:12:20.000Z",
         "consecutive_failures": 2,

@@ -62,6 +62,11 @@ def test_an_attempt_that_was_not_sent_took_no_time() -> None:
 def test_a_ping_is_no_delivery() -> None:
     totals = DeliveryTotals()
     totals.decided(f.Delivered(receiver=RECEIVER, events=(), at=0.0, attempt=1, kind="ping"))
+    totals.decided(f.HandshakeStarted(receiver=RECEIVER, at=0.0, key="k"))
+    totals.decided(f.HandshakeFailed(receiver=RECEIVER, at=0.0, key="k"))
+    totals.decided(f.HandshakeFailed(receiver=RECEIVER, at=0.0, key="k"))
+    totals.decided(f.HandshakeSucceeded(receiver=RECEIVER, at=0.0, key="k"))
+    assert totals.handshakes == {"succeeded": 1, "failed": 2}
     assert set(totals.deliveries.values()) == {0}
 
 

@@ -357,6 +357,13 @@ def test_an_inbox_may_not_begin_with_these(prefix: str) -> None:
             load(given, {})
 
 
+@pytest.mark.parametrize("origin", ["", "a b", "-a", "a..b", "a.example\r\nx: y", "a" * 254, "a_b"])
+def test_an_origin_is_a_name_as_in_dns(origin: str) -> None:
+    with pytest.raises(SettingsError, match="must be a name as in DNS"):
+        load({"origin": origin}, {})
+    assert load({"origin": "events.example.com"}, {}).origin == "events.example.com"
+
+
 def test_a_transport_that_is_not_installed_is_reported_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -247,6 +247,17 @@ def test_a_header_of_cloudevents_is_refused_if_the_format_has_it() -> None:
     assert is_sent("CE-Id", Policy(url=URL, format="cloudevents-structured"))
 
 
+@pytest.mark.parametrize("secrets", [[], ["whsk_" + "A" * 43 + "="]])
+def test_a_handshake_by_hmac_needs_a_secret_that_the_receiver_has(secrets: list[str]) -> None:
+    wants = {"url": "https://a.example", "handshake": "hmac", "secrets": secrets}
+    with pytest.raises(InvalidPolicy, match="handshake: hmac needs a whsec_ or whs512_ secret"):
+        parse(msgspec.json.encode(wants), strict=True)
+    for extra in ({"secrets": [*secrets, "whs512_" + "A" * 32]}, {"handshake": "cloudevents"}):
+        assert parse(msgspec.json.encode(wants | extra), strict=True)[0].handshake != "none"
+    with pytest.raises(InvalidPolicy, match="handshake: must be cloudevents, hmac or none"):
+        parse(msgspec.json.encode(wants | {"handshake": "crc"}), strict=True)
+
+
 def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
     names = "cloudevents, cloudevents-structured, envelope or raw"
     assert problems(format="xml") == [f"format: must be {names}"]

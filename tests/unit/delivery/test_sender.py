@@ -129,6 +129,13 @@ def test_no_delay_is_longer_than_what_was_told(
     assert backoff_s(base_s, cap_s, failures + 1, spread) <= told
 
 
+def test_the_next_attempt_also_waits_for_a_token_of_the_limit_in_force() -> None:
+    """A receiver may have allowed less in its handshake than its configuration."""
+    for failures, expected in ((0, "60"), (1, "60"), (11, "3600")):
+        headers = Post().headers(event(stored_at=1_700_000_000.0), failures=failures, token_s=60.0)
+        assert headers["angarium-next-attempt-s"] == expected
+
+
 def test_a_ping_has_no_time_of_a_next_attempt() -> None:
     assert "angarium-next-attempt-s" not in Post().headers(sequence=None)
 

@@ -82,6 +82,7 @@ SHARED = {
     "keys": st.lists(st.binary(min_size=8, max_size=8), max_size=3).map(b"".join),
     "alert": st.sampled_from(get_args(f.AlertKind)), "number": SMALL, "since": st.none() | st.floats(0, 9),
     "raised_at": st.floats(0, 9), "why": st.just("it failed"),
+    "key": st.sampled_from("xy"), "per_minute": st.none() | st.just(60),
     "positions": st.lists(SMALL, max_size=2).map(tuple), "dropped": st.lists(SMALL, max_size=2).map(tuple),
 }  # fmt: skip
 
@@ -130,7 +131,7 @@ def test_every_kind_of_fact_has_a_tag_of_its_own() -> None:
         "repeated", "parked", "unparked", "opened", "removed", "forgot", "missing", "window_set",
         "rate_set", "retargeted", "paused", "resumed", "disabled", "pinged", "refused", "turned_away",
         "repaired", "removal_set", "alert_raised", "alert_recovered", "alerts_published",
-        "claimed",
+        "handshake_started", "handshake_succeeded", "handshake_failed", "claimed",
     ]  # fmt: skip
 
 

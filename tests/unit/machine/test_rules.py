@@ -15,13 +15,14 @@ from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
+from actors.machine.handshake.verification import handshake_key
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import NoBounds, UnreadCursor, View
 from actors.machine.scheduling.without_policy import step_without_policy
-from actors.machine.state import BURIALS_MAX, Open, State
+from actors.machine.state import BURIALS_MAX, Handshake, Open, State
 from actors.status import held_back
 from tests.unit.worlds.values import NOW, URL
 
@@ -78,7 +79,18 @@ class Turn(Struct, frozen=True):
     @property
     def held(self) -> bool:
         state, failed = self.case.state, self.entry is not None and self.entry.next_at > NOW
-        return bool(self.policy.paused or state.disabled or failed) or self.backs_off or self.throttled
+        blocked = bool(self.policy.paused or state.disabled or failed or self.unproven)
+        return blocked or self.backs_off or self.throttled
+
+    @property
+    def unproven(self) -> bool:
+        known = self.case.state.handshake
+        return self.policy.handshake == "hmac" and not (known is not None and known.verified)
+
+    @property
+    def asks_later(self) -> bool:
+        known = self.case.state.handshake
+        return known is not None and known.next_at > NOW
 
     @property
     def throttled(self) -> bool:
@@ -93,7 +105,9 @@ class Turn(Struct, frozen=True):
     @property
     def needs_token(self) -> bool:
         view, limit = self.case.view, self.case.state.limit
-        return limit is not None and view.bucket is not None and view.granted != self.position
+        return (
+            limit is not None and view.bucket is not None and (self.unproven or view.granted != self.position)
+        )
 
     @property
     def position(self) -> int:
@@ -144,20 +158,28 @@ OF_EVENT: dict[Rule, tuple[Callable[[Turn], bool], Steps]] = {
     Rule.BURIALS_FULL: (lambda turn: turn.over and not turn.room, ()),
     Rule.DISABLED: (lambda turn: bool(turn.case.state.disabled), ()),
     Rule.PAUSED: (lambda turn: turn.policy.paused, ()),
+    Rule.UNVERIFIED: (
+        lambda turn: turn.unproven and (turn.throttled or turn.backs_off or turn.asks_later), (),
+    ),
     Rule.THROTTLED: (lambda turn: turn.throttled, ()),
     Rule.BACKING_OFF: (lambda turn: turn.backs_off, ()),
     Rule.RETRYING: (lambda turn: turn.entry is not None and turn.entry.next_at > NOW, ()),
-    Rule.FETCHING: (lambda turn: turn.entry is not None and turn.event is None, s.ReadOpenEvent),
+    Rule.IN_HANDSHAKE: (lambda turn: turn.unproven and turn.case.view.handshake_under_way, ()),
+    Rule.FETCHING: (
+        lambda turn: turn.entry is not None and turn.event is None and not turn.unproven, s.ReadOpenEvent,
+    ),
     Rule.UNREADY: (lambda turn: not turn.case.view.bounds.may_start, ()),
+    Rule.OLDER_NODES: (lambda turn: turn.unproven and not turn.case.view.bounds.handshakes_known, ()),
     Rule.TOKEN: (
         lambda turn: turn.needs_token and turn.case.view.bucket is not None
         and turn.case.view.bucket.tokens < 1,
         (),
     ),
+    Rule.HANDSHAKE: (lambda turn: turn.unproven, c.StartHandshake),
     Rule.SLOW_START: (lambda turn: turn.needs_token and turn.slow, c.StartAttempt),
     Rule.POSTING: (lambda turn: True, s.Post),
 }  # fmt: skip
-HELD = {Rule.DISABLED, Rule.PAUSED, Rule.THROTTLED, Rule.BACKING_OFF}
+HELD = {Rule.DISABLED, Rule.PAUSED, Rule.UNVERIFIED, Rule.THROTTLED, Rule.BACKING_OFF}
 ACTS = {rule: acts for table in (OF_RECEIVER, OF_EVENT) for rule, (_, acts) in table.items()}
 
 
@@ -231,8 +253,11 @@ def drawn(random: Random) -> Case:
     limit = random.choice((None, None, RateLimit(2.0, 2), RateLimit(0.01, 1)))
     policy = Policy(
         url=URL, order=order, concurrency=3, paused=some(0.1), retry=Retry(max_age_s=AGE_S), backlog_max=1000,
-        rate=Rate(limit=2, burst=2) if limit else None,
+        rate=Rate(limit=2, burst=2) if limit else None, handshake="hmac" if some(0.3) else "none",
     )  # fmt: skip
+    known = Handshake(key=handshake_key(policy), next_at=NOW + 9) if some(0.5) else None
+    if known is not None and some(0.5):
+        known = Handshake(key=known.key, verified=True)
     positions = sorted(random.sample(range(1, 9), random.choice((0, 0, 1, 1, 3))))
     opened = [event(position) for position in positions]
     entries = tuple(
@@ -253,6 +278,7 @@ def drawn(random: Random) -> Case:
         burials=tuple(f.Burial(position=1, reason="expired") for _ in range(burials)),
         throttled_until=NOW + 9 if some(0.1) else 0.0, backoff_until=NOW + 9 if some(0.1) else 0.0,
         consecutive_failures=9 if some() else 0, disabled="gone" if some(0.05) else "", paused=policy.paused,
+        handshake=known,
         parked=some(0.4), waiting_since=NOW - age(positions[0] if positions else 50) if some(0.7) else None,
     )  # fmt: skip
     cursor = UnreadCursor(
@@ -264,7 +290,8 @@ def drawn(random: Random) -> Case:
         open_in_memory={
             each.position: each for each in opened if some(0.6) and each.position not in in_flight
         },
-        barrier_unconfirmed=some(), burying=some(0.7), bounds=NoBounds(may_start=not some()),
+        barrier_unconfirmed=some(), burying=some(0.7),
+        bounds=NoBounds(may_start=not some(), handshakes_known=not some()), handshake_under_way=some(),
         granted=random.choice((0, 0, *positions, head.position if head else 0)),
         policy_adopted=not some(0.05), confirming=some(0.5), removal_revision=1 if some(0.05) else 0,
         bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,
@@ -303,5 +330,7 @@ def test_no_phase_says_otherwise() -> None:
             assert phase == step.rule.name.lower()
         if isinstance(step, s.Post | c.StartAttempt):
             assert phase is None
+        if isinstance(step, c.StartHandshake):
+            assert phase == "unverified"
         met.add(str(phase))
     assert met == {"None", "misconfigured", *(rule.name.lower() for rule in HELD)}

@@ -48,6 +48,7 @@ def policy(rate: float | None = None, order: str = "strict") -> Policy:
         ("pause", Counts(), "paused", policy()),
         ("throttle", Counts(), "throttled", policy()),
         ("failure", Counts(), "offline", policy()),
+        ("failure", Counts(), "unverified", policy()),
         ("failure", Counts(attempts=10, failed=6, busy_ms=9_000), "active", policy(rate=1)),
         ("rate", Counts(settled=50, attempts=50, busy_ms=9_000), "active", policy(rate=5)),
         ("rate", Counts(), "active", policy(rate=0.05)),

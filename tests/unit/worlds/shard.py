@@ -338,7 +338,7 @@ class ShardWorld:
         self.alerts = AlertWriter(self)
         self.logged_alerts: list[AlertFact] = []
         self.settings = SettingsByTenant()
-        self.all_know_alerts = True
+        self.all_know_alerts = self.all_know_handshakes = True
         self.totals = DeliveryTotals()
         self.journal = Journal(self)
         self.within_lease = True
@@ -378,6 +378,7 @@ class ShardWorld:
             refuse=self.refused.append, on_health_change=self.health_changes.append,
             on_alert=self.logged_alerts.append, alerts=self.alerts, alert_limits=self.settings.alert_limits,
             may_record_alerts=lambda: self.all_know_alerts,
+            handshakes_known=lambda: self.all_know_handshakes,
             node_holders=self.node_holders,
         )  # fmt: skip
         self.host = Host(claim, ports, unacked_max=self.unacked_max)

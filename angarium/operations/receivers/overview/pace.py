@@ -164,7 +164,7 @@ def limit(
             return "pause"
         case "throttled":
             return "throttle"
-        case "disabled" | "offline" | "backing_off" | "misconfigured":
+        case "disabled" | "offline" | "backing_off" | "misconfigured" | "unverified":
             return "failure"
         case "idle" | "active":
             pass

@@ -44,6 +44,10 @@ async def test_the_history_is_shown_in_words(
         f.DeadLettered(receiver=RECEIVER, events=(skipped,), at=NOW + 900, reason="skipped", by="ada@desk"),
         f.DeadLettered(receiver=RECEIVER, events=expired, at=NOW + 901, reason="expired"),
         f.Forgot(receiver=RECEIVER, at=NOW + 950, position=9, next_sequence=7, discarded=2, by="token k3"),
+        f.HandshakeStarted(receiver=RECEIVER, at=NOW + 951, key="k"),
+        f.HandshakeFailed(receiver=RECEIVER, at=NOW + 952, key="k", error="HTTP 404"),
+        f.HandshakeSucceeded(receiver=RECEIVER, at=NOW + 960, key="k", status=200),
+        f.HandshakeSucceeded(receiver=RECEIVER, at=NOW + 961, key="k", status=200, per_minute=120),
     )
     await catch_up(js, names, ledger)
     told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
@@ -64,6 +68,8 @@ async def test_the_history_is_shown_in_words(
         "its shard moved to one, from an owner that had died",
         f"event 3 skipped ({skipped.id}), by ada@desk",
         "forgotten: 2 waiting events discarded, by token k3",
+        "proved itself",
+        "proved itself, and allows 120 requests a minute",
     ]
     assert told.now == "disabled: it answered 410 (Gone)"
     for limit in (1, 2, 5):

@@ -50,6 +50,7 @@ OPERATIONS: dict[str, Scope] = {
     "POST /v1/tenants/{tenant}/receivers/{name}/resume": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/rotate-secret": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/skip": "manage",
+    "POST /v1/tenants/{tenant}/receivers/{name}/verify": "manage",
     "GET /v1/tenants/{tenant}/receivers/{name}/state": "read",
     "GET /v1/tenants/{tenant}/tail": "read",
     "GET /v1/tenants/{tenant}/top": "read",

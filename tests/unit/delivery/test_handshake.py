@@ -1,0 +1,267 @@
+"""The request of a handshake, and the answers that are no proof, however they look."""
+
+import asyncio
+import base64
+import hmac
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from actors.configuration.policy import OldSecret, Policy, Rate
+from actors.machine.event import Event
+from actors.machine.outcome import Answered, Failed, NotSent, Outcome
+from actors.ports import Attempt
+from angarium.delivery.handshake import ANSWER_MAX, NONCE_LENGTH_MAX
+from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, request_head
+from angarium.delivery.sender import HttpSender
+from angarium.development.handshakes import handshake_reply
+from angarium.http_server import Received
+
+KEY = bytes(range(32))
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+OTHER_KEY = bytes(range(1, 33))
+OTHER = "whsec_" + base64.b64encode(OTHER_KEY).decode()
+HMAC = Policy(
+    url="https://example.com/hook?a=1", secrets=(SECRET,), handshake="hmac", headers={"x-team": "a"}
+)
+CLOUDEVENTS = Policy(url="https://example.com/hook", handshake="cloudevents")
+EVENT = Event(position=0, id="handshake_1_1", stored_at=0.0, body=b"", type="angarium.handshake")
+NOW = 1_700_000_000.0
+
+
+def signed(key: bytes, challenge: str, nonce: str, prefix: str = "angarium.handshake.") -> str:
+    """Signs with the standard library alone, as a receiver does."""
+    return base64.b64encode(hmac.digest(key, f"{prefix}{challenge}.{nonce}".encode(), "sha256")).decode()
+
+
+class Receiver:
+    """A transport with a receiver behind it, which answers with what `body` is or returns."""
+
+    def __init__(self, body: Any = b"", status: int = 200, headers: dict[str, str] | None = None) -> None:
+        self.requests: list[Request] = []
+        self.failure: Failure | None = None
+        self._body, self._status, self._headers = body, status, headers or {}
+
+    @property
+    def given(self) -> dict[str, str]:
+        return dict(line.decode().split(": ", 1) for line in self.requests[-1].lines)
+
+    async def post(self, request: Request) -> Response | Failure:
+        self.requests.append(request)
+        if self.failure is not None:
+            return self.failure
+        body = self._body if isinstance(self._body, bytes) else self._body(self.given["angarium-challenge"])
+        headers = tuple(self._headers.items())
+        return Response(status=self._status, headers=headers, body=body, latency_s=0.1, size=0)
+
+    async def close(self) -> None: ...
+
+
+def ask(receiver: Receiver, policy: Policy = HMAC, kind: Any = "handshake") -> Outcome:
+    attempt = Attempt(
+        receiver="acme.billing", policy=policy, event=EVENT, sequence=None, ordinal=1,
+        may_start=lambda: True, kind=kind,
+    )  # fmt: skip
+    return asyncio.run(HttpSender(receiver, clock=lambda: NOW).send(attempt))
+
+
+def proving(key: bytes = KEY, nonce: str = "n1", **more: Any) -> Receiver:
+    """A receiver that has this key."""
+    return Receiver(
+        lambda challenge: json.dumps({"nonce": nonce, "hmac": signed(key, challenge, nonce)} | more).encode()
+    )
+
+
+def why(receiver: Receiver, policy: Policy = HMAC) -> str:
+    """Why the answer is no proof."""
+    outcome = ask(receiver, policy)
+    assert isinstance(outcome, Failed)
+    assert (outcome.error, outcome.status) == ("unproven", 200)
+    return outcome.detail
+
+
+# ---- hmac
+
+
+def test_a_handshake_by_hmac_is_a_get_with_a_challenge_that_never_comes_again() -> None:
+    receiver = proving()
+    assert isinstance(ask(receiver), Answered)
+    assert isinstance(ask(receiver), Answered)
+    first, second = receiver.requests
+    assert request_head(first).startswith(
+        b"GET /hook?a=1 HTTP/1.1\r\nhost: example.com\r\nangarium-challenge: "
+    )
+    assert request_head(first).endswith(b"\r\n\r\n")
+    assert b"content-length" not in request_head(first)
+    assert first.lines[0] != second.lines[0]
+    assert len(receiver.given["angarium-challenge"]) >= 32
+    assert receiver.given["x-team"] == "a"
+    assert not {"webhook-id", "webhook-signature", "angarium-event"} & set(receiver.given)
+
+
+def test_each_secret_that_signs_now_is_proof() -> None:
+    """A rotation with an overlap stops no events: the receiver may still have the old secret."""
+    until = datetime.fromtimestamp(NOW, UTC)
+    for left_s, proves in ((60, True), (-60, False)):
+        old = OldSecret(secret=OTHER, until=until + timedelta(seconds=left_s))
+        rotated = Policy(url=HMAC.url, secrets=(SECRET,), old_secrets=(old,), handshake="hmac")
+        assert isinstance(ask(proving(OTHER_KEY), rotated), Answered) is proves
+    two = Policy(url=HMAC.url, secrets=("whs512_" + OTHER.removeprefix("whsec_"), SECRET), handshake="hmac")
+    assert isinstance(ask(proving(OTHER_KEY), two), Answered)
+
+
+def test_an_hmac_of_anything_else_is_no_proof() -> None:
+    wrong = "the hmac of the answer is wrong"
+    assert why(proving(OTHER_KEY)) == wrong
+    other_nonce = Receiver(
+        lambda asked: json.dumps({"nonce": "n2", "hmac": signed(KEY, asked, "n1")}).encode()
+    )
+    assert why(other_nonce) == wrong
+    old_challenge = Receiver(lambda _: json.dumps({"nonce": "n", "hmac": signed(KEY, "old", "n")}).encode())
+    assert why(old_challenge) == wrong
+    no_prefix = Receiver(
+        lambda asked: json.dumps({"nonce": "n", "hmac": signed(KEY, asked, "n", "")}).encode()
+    )
+    assert why(no_prefix) == wrong
+    cut = Receiver(lambda asked: json.dumps({"nonce": "n", "hmac": signed(KEY, asked, "n")[:8]}).encode())
+    assert why(cut) == wrong
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "is not"),
+        (b"<html>", "is not"),
+        (b"[" * ANSWER_MAX, "is not"),
+        (b'{"nonce": "n"}', "is not"),
+        (b'{"nonce": 1, "hmac": "a"}', "is not"),
+        (b'{"nonce": "\xff", "hmac": "a"}', "is not"),
+        (b'{"nonce": "", "hmac": "aGk="}', "1 to 256 characters"),
+        (b'{"nonce": "%b", "hmac": "aGk="}' % (b"n" * (NONCE_LENGTH_MAX + 1)), "1 to 256 characters"),
+        (b'{"nonce": "n", "hmac": "no base64!"}', "not base64"),
+        (b'{"nonce": "\\ud800", "hmac": "aGk="}', ""),
+        (b'{"nonce": "n", "hmac": "\xc3\xa9"}', "not base64"),
+        (b" " * (ANSWER_MAX + 1), "more than 4096 bytes"),
+    ],
+)
+def test_a_hostile_answer_is_no_proof(body: bytes, said: str) -> None:
+    assert said in why(Receiver(body))
+
+
+def test_further_members_of_an_answer_are_ignored() -> None:
+    assert isinstance(ask(proving(version=2, more=[1, {"a": None}])), Answered)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 401, 404, 405, 410, 429, 500])
+def test_a_proof_counts_only_with_a_success(status: int) -> None:
+    """A redirect is not followed, and no status but 2xx is judged by its body."""
+    receiver = Receiver(
+        lambda asked: json.dumps({"nonce": "n", "hmac": signed(KEY, asked, "n")}).encode(), status,
+        {"location": "https://elsewhere.example/"},
+    )  # fmt: skip
+    outcome = ask(receiver)
+    assert isinstance(outcome, Answered)
+    assert outcome.status == status
+    assert len(receiver.requests) == 1
+
+
+def test_a_handshake_fails_like_any_request() -> None:
+    receiver = proving()
+    receiver.failure = Failure(kind=FailureKind.TIMEOUT, detail="no answer came in time", latency_s=15.0)
+    assert ask(receiver) == Failed(error="timeout", detail="no answer came in time", latency_ms=15000.0)
+    receiver.failure = Failure(kind=FailureKind.LEASE, detail="the lease expired", latency_s=0.0)
+    assert ask(receiver) == NotSent(why="the lease expired")
+
+
+@pytest.mark.parametrize("secret", [SECRET, "whs512_" + SECRET.removeprefix("whsec_")])
+def test_the_receiver_of_listen_proves_itself(secret: str) -> None:
+    public, other = "whpk_" + "A" * 43 + "=", "whsk_" + "A" * 43 + "="
+
+    def prove(challenge: str) -> bytes:
+        asked = Received("GET", "/", {"angarium-challenge": challenge}, b"")
+        reply = handshake_reply(asked, [public, other, secret])
+        assert reply is not None
+        return reply.body
+
+    assert isinstance(ask(Receiver(prove)), Answered)
+
+
+def test_the_receiver_of_listen_proves_nothing_to_other_requests() -> None:
+    challenge = {"angarium-challenge": "c"}
+    for method, headers, secrets in (
+        ("GET", challenge, []), ("POST", challenge, [SECRET]), ("GET", {}, [SECRET]),
+        ("GET", {"angarium-challenge": "c" * 257}, [SECRET]), ("OPTIONS", challenge, [SECRET]),
+    ):  # fmt: skip
+        assert handshake_reply(Received(method, "/", headers, b""), secrets) is None
+
+
+def test_the_receiver_of_listen_consents_to_every_origin() -> None:
+    asked = Received("OPTIONS", "/", {"webhook-request-origin": "angarium"}, b"")
+    reply = handshake_reply(asked, [])
+    assert reply is not None
+    assert isinstance(ask(Receiver(headers=dict(reply.headers)), CLOUDEVENTS), Answered)
+
+
+# ---- cloudevents
+
+
+def consent(**headers: str) -> Receiver:
+    return Receiver(headers={f"webhook-allowed-{name}": value for name, value in headers.items()})
+
+
+def test_a_handshake_of_cloudevents_asks_for_consent_and_for_the_configured_rate() -> None:
+    receiver = consent(origin="angarium", rate="*")
+    assert isinstance(ask(receiver, CLOUDEVENTS), Answered)
+    head = request_head(receiver.requests[-1])
+    assert head.startswith(b"OPTIONS /hook HTTP/1.1\r\nhost: example.com\r\n")
+    assert b"\r\nwebhook-request-origin: angarium\r\n" in head
+    assert b"webhook-request-rate" not in head
+    asked = Policy(url=HMAC.url, handshake="cloudevents", rate=Rate(limit=2, per="second"))
+    assert isinstance(ask(receiver, asked), Answered)
+    assert receiver.given["webhook-request-rate"] == "120"
+
+
+def test_each_post_after_the_handshake_of_cloudevents_names_the_origin() -> None:
+    receiver = Receiver()
+    ask(receiver, CLOUDEVENTS, "event")
+    assert receiver.given["webhook-request-origin"] == "angarium"
+    ask(receiver, HMAC, "event")
+    assert "webhook-request-origin" not in receiver.given
+
+
+@pytest.mark.parametrize("origin", ["*", "angarium", " angarium "])
+def test_a_receiver_consents_by_naming_our_origin_or_any(origin: str) -> None:
+    assert isinstance(ask(consent(origin=origin), CLOUDEVENTS), Answered)
+
+
+@pytest.mark.parametrize("rate", ["*", "1", "120", "999999999"])
+def test_a_receiver_may_allow_a_rate(rate: str) -> None:
+    outcome = ask(consent(origin="*", rate=rate), CLOUDEVENTS)
+    assert isinstance(outcome, Answered)
+    assert outcome.header("webhook-allowed-rate") == rate
+
+
+def test_the_origin_is_that_of_the_settings() -> None:
+    receiver = consent(origin="events.example.com")
+    sender = HttpSender(receiver, origin="events.example.com")
+    for kind in ("handshake", "event"):
+        attempt = Attempt(
+            receiver="acme.billing", policy=CLOUDEVENTS, event=EVENT, sequence=None, ordinal=1,
+            may_start=lambda: True, kind=kind,
+        )  # fmt: skip
+        assert isinstance(asyncio.run(sender.send(attempt)), Answered)
+        assert receiver.given["webhook-request-origin"] == "events.example.com"
+
+
+def test_a_status_alone_is_no_consent() -> None:
+    assert why(Receiver(), CLOUDEVENTS) == "the answer has no webhook-allowed-origin"
+    assert (
+        why(consent(origin="else.example"), CLOUDEVENTS) == "webhook-allowed-origin is neither * nor angarium"
+    )
+
+
+@pytest.mark.parametrize("rate", ["", "0", "-1", "1.5", "+1", "ten", "1_000", "٣", "1000000000"])
+def test_a_rate_that_cannot_be_read_is_no_consent(rate: str) -> None:
+    assert why(consent(origin="*", rate=rate), CLOUDEVENTS).startswith("webhook-allowed-rate is neither")

@@ -1,0 +1,267 @@
+"""A receiver is verified under the URL and the secrets that its last handshake was about, and no others."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.configuration.policy import OldSecret, Policy, Rate, Retry
+from actors.machine import commands as c
+from actors.machine import facts as f
+from actors.machine.bucket import Bucket, RateLimit
+from actors.machine.handshake.verification import handshake_key, is_verified, limit_in_force
+from actors.machine.outcome import Failed
+from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.rules import Rule, hold
+from actors.machine.state import Handshake
+from tests.unit.worlds.values import NO_ANSWER, NOW, Actor, answer, event, policy
+
+SECRET = "whsec_" + "b2xk" * 8
+OTHER = "whsec_" + "bmV3" * 8
+UNTIL = datetime.fromtimestamp(NOW, UTC)
+
+
+def asking(**members: Any) -> Policy:
+    return policy(**({"handshake": "hmac", "secrets": (SECRET,)} | members))
+
+
+class Shaking(Actor):
+    """A receiver that has to prove itself."""
+
+    def __init__(self, **members: Any) -> None:
+        super().__init__(asking(**members))
+
+    def begin(self, at: float = NOW, bucket: Bucket | None = None) -> str:
+        """A handshake begins; returns its key."""
+        [fact] = self.do(c.StartHandshake(), at=at, bucket=bucket)
+        assert isinstance(fact, f.HandshakeStarted)
+        return fact.key
+
+    def over(self, key: str, outcome: Any, at: float = NOW, bucket: Bucket | None = None) -> list[f.Fact]:
+        return self.do(c.RecordHandshake(key, outcome, 1), at=at, bucket=bucket)
+
+    def verified(self) -> bool:
+        assert self.policy is not None
+        return is_verified(self.state, self.policy)
+
+
+CHANGES = [
+    {"url": "https://example.com/other"}, {"secrets": (OTHER,)}, {"secrets": (OTHER, SECRET)},
+    {"secrets": (OTHER,), "old_secrets": (OldSecret(secret=SECRET, until=UNTIL),)},
+    {"handshake": "cloudevents"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_another_url_secret_or_kind_needs_another_handshake(changed: dict[str, Any]) -> None:
+    actor = Shaking()
+    assert not actor.verified()
+    actor.over(actor.begin(), answer(200))
+    assert actor.verified()
+    actor.adopt(asking(**changed))
+    assert not actor.verified()
+    assert actor.step(head=event(1)) == c.StartHandshake()
+    actor.adopt(asking())
+    assert actor.verified()  # Nothing was asked in between, so what it proved is still the last thing known.
+    actor.adopt(asking(**changed))
+    actor.begin()
+    actor.adopt(asking())
+    assert not actor.verified()
+
+
+def test_other_members_change_nothing() -> None:
+    actor = Shaking()
+    actor.over(actor.begin(), answer(200))
+    actor.adopt(asking(timeout_s=1, headers={"x-a": "b"}, rate=Rate(limit=1), order="relaxed"))
+    assert actor.verified()
+
+
+def test_no_secret_can_be_moved_between_the_members_of_a_key() -> None:
+    old = (OldSecret(secret=OTHER, until=UNTIL),)
+    keys = {
+        handshake_key(asking(secrets=(SECRET, OTHER))), handshake_key(asking(old_secrets=old)),
+        handshake_key(asking()), handshake_key(asking(secrets=(OTHER, SECRET))),
+    }  # fmt: skip
+    assert len(keys) == 4
+
+
+def test_the_outcome_of_an_outdated_handshake_counts_for_nothing() -> None:
+    for outcome in (answer(200), answer(410), answer(429, retry_after="60"), NO_ANSWER):
+        actor = Shaking()
+        key = actor.begin()
+        actor.adopt(asking(secrets=(OTHER,)))
+        assert actor.over(key, outcome) == []
+        assert not actor.verified()
+
+
+def test_the_outcome_for_a_removed_receiver_counts_for_nothing() -> None:
+    actor = Shaking()
+    key = actor.begin()
+    actor.do(c.RemoveReceiver(0, 0, removal=1))
+    assert actor.over(key, answer(200)) == []
+    actor.do(c.OpenReceiver(0, 256, 1))
+    actor.adopt(asking())
+    assert not actor.verified()
+    assert actor.over(key, answer(200)) == []
+
+
+def test_a_receiver_that_was_removed_proves_itself_again() -> None:
+    actor = Shaking()
+    actor.over(actor.begin(), answer(200))
+    actor.do(c.RemoveReceiver(0, 0, removal=1))
+    assert actor.state.handshake is None
+
+
+def test_an_event_waits_for_a_handshake_and_a_handshake_for_an_event() -> None:
+    actor = Shaking()
+    assert actor.step() == s.Rest(Rule.RESTING)
+    assert actor.step(head=event(1)) == c.StartHandshake()
+    assert actor.step(head=event(1), handshake_under_way=True) == s.Rest(Rule.IN_HANDSHAKE)
+    key = actor.begin()
+    actor.over(key, answer(204))
+    assert actor.step(head=event(1)) == s.Post(event(1), 1, 1, free=True)
+
+
+def test_a_handshake_comes_before_what_is_in_the_stream_is_read() -> None:
+    actor = Shaking()
+    actor.do(c.ParkReceiver(NOW))
+    assert actor.step(seen_to=9) == c.StartHandshake()
+
+
+def test_a_failed_handshake_backs_off_and_events_expire_all_the_same() -> None:
+    actor = Shaking(retry=Retry(base_s=8, cap_s=8, max_age_s=60))
+    key = actor.begin()
+    [fact] = actor.over(key, answer(404))
+    assert isinstance(fact, f.HandshakeFailed)
+    assert NOW < fact.next_at <= NOW + 8
+    assert fact.error == "HTTP 404"
+    step = actor.step(NOW + 0.01, head=event(1), has_unacked=False)
+    assert step in (s.WaitUntil(fact.next_at, Rule.UNVERIFIED), s.Park(Rule.UNVERIFIED))
+    assert actor.step(fact.next_at, head=event(1)) == c.StartHandshake()
+    assert isinstance(actor.step(NOW + 60, head=event(1)), c.GiveUpEvents)
+
+
+def test_each_failure_counts_but_only_those_of_the_receiver_make_it_failing() -> None:
+    actor = Shaking()
+    key = actor.begin()
+    actor.over(key, Failed(error="overload", detail="no connection", latency_ms=0.0))
+    known = actor.state.handshake
+    assert known is not None
+    assert (known.failures, known.failing_since) == (1, None)
+    actor.over(key, NO_ANSWER, at=NOW + 1)
+    actor.over(key, NO_ANSWER, at=NOW + 2)
+    known = actor.state.handshake
+    assert known is not None
+    assert (known.failures, known.failing_since, known.error[:7]) == (3, NOW + 1, "timeout")
+
+
+def test_a_receiver_that_throttles_a_handshake_is_left_alone_until_then() -> None:
+    actor = Shaking()
+    actor.over(actor.begin(), answer(503, retry_after="60"))
+    assert actor.state.throttled_until == NOW + 60
+    assert actor.step(NOW + 57, head=event(1)) == s.Park(Rule.UNVERIFIED)
+    assert actor.step(NOW + 60, head=event(1)) == c.StartHandshake()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"), [(answer(410), "gone"), (answer(500, angarium_disable="true"), "asked")]
+)
+def test_a_receiver_that_wants_nothing_is_disabled_by_its_handshake(outcome: Any, reason: str) -> None:
+    actor = Shaking()
+    actor.over(actor.begin(), outcome)
+    assert actor.state.disabled == reason
+    assert actor.step(NOW + 9e5, head=event(1, at=NOW + 9e5), has_unacked=True) == s.Park(Rule.DISABLED)
+    actor.do(c.ResumeReceiver())
+    assert actor.step(head=event(1)) == c.StartHandshake()
+
+
+def test_a_resume_ends_the_backoff_of_a_handshake() -> None:
+    actor = Shaking(retry=Retry(base_s=3600, cap_s=3600))
+    actor.over(actor.begin(), answer(500))
+    held = hold(actor.state, asking(), NOW)
+    assert held is not None
+    assert (held.rule, held.until > NOW) == (Rule.UNVERIFIED, True)
+    actor.do(c.ResumeReceiver())
+    assert actor.step(head=event(1)) == c.StartHandshake()
+
+
+def test_a_failed_check_of_a_verified_receiver_takes_nothing_back() -> None:
+    actor = Shaking()
+    key = actor.begin()
+    actor.over(key, answer(200))
+    assert actor.begin() == key
+    [fact] = actor.over(key, NO_ANSWER)
+    assert isinstance(fact, f.HandshakeFailed)
+    assert actor.verified()
+    assert actor.step(head=event(1)) == s.Post(event(1), 1, 1, free=True)
+
+
+def test_a_handshake_takes_a_token() -> None:
+    actor = Shaking(rate=Rate(limit=1, burst=1))
+    empty, full = Bucket(0.0, NOW, 1), Bucket(1.0, NOW, 1)
+    step = actor.step(head=event(1), bucket=empty)
+    assert isinstance(step, s.WaitUntil)
+    assert step.rule is Rule.TOKEN
+    assert actor.step(head=event(1), bucket=full) == c.StartHandshake()
+    actor.begin(bucket=empty)
+    assert actor.state.bucket == empty
+
+
+# ---- the rate that a receiver allows
+
+
+def allowed(per_minute: int, rate: Rate | None) -> RateLimit | None:
+    configured = asking(handshake="cloudevents", rate=rate)
+    known = Handshake(key=handshake_key(configured), verified=True, per_minute=per_minute)
+    return limit_in_force(configured, known)
+
+
+@given(
+    st.integers(1, 10**9), st.floats(1e-6, 1e6), st.sampled_from(["second", "minute", "hour"]),
+    st.integers(1, 10**6),
+)  # fmt: skip
+def test_a_minute_never_has_more_requests_than_the_receiver_allows(
+    per_minute: int, limit: float, per: Any, burst: int
+) -> None:
+    rate = Rate(limit=limit, per=per, burst=burst)
+    found = allowed(per_minute, rate)
+    assert found is not None
+    assert found.per_second <= rate.per_second
+    assert 1 <= found.burst <= burst
+    assert found.per_second <= per_minute / 60
+    # One at a time comes evenly: 60 s without their end contain at most so many.
+    assert found.burst == 1 or found.burst + 60 * found.per_second <= per_minute + 1e-6
+
+
+def test_a_lower_configured_rate_keeps_its_burst_if_the_minute_has_room_for_it() -> None:
+    assert allowed(120, Rate(limit=1, burst=10)) == RateLimit(1.0, 10)
+    assert allowed(120, Rate(limit=1, burst=100)) == RateLimit(1.0, 60)
+    assert allowed(120, Rate(limit=10, burst=100)) == RateLimit(2.0, 1)
+    assert allowed(120, None) == RateLimit(2.0, 1)
+
+
+def test_the_allowed_rate_is_recorded_with_the_success_and_ends_with_the_handshake() -> None:
+    actor = Shaking(handshake="cloudevents", rate=Rate(limit=10, burst=10))
+    bucket = Bucket(9.0, NOW, 1)
+    facts = actor.over(actor.begin(), answer(200, webhook_allowed_rate="60"), bucket=bucket)
+    assert [type(each) for each in facts] == [f.HandshakeSucceeded, f.RateSet]
+    assert actor.state.limit == RateLimit(1.0, 1)
+    assert actor.state.bucket == Bucket(1.0, NOW, 1)
+    assert actor.adopt(actor.policy or asking()) == []
+    actor.adopt(asking(handshake="none", rate=Rate(limit=10, burst=10)))
+    assert actor.state.limit == RateLimit(10.0, 10)
+
+
+def test_a_receiver_without_a_rate_gets_one_and_no_token_at_once() -> None:
+    actor = Shaking(handshake="cloudevents")
+    actor.over(actor.begin(), answer(200, webhook_allowed_rate="60"))
+    assert actor.state.limit == RateLimit(1.0, 1)
+    assert actor.state.bucket == Bucket(0.0, NOW, 1)
+
+
+def test_only_the_handshake_of_cloudevents_may_lower_the_rate() -> None:
+    actor = Shaking()
+    actor.over(actor.begin(), answer(200, webhook_allowed_rate="60"))
+    assert actor.state.limit is None

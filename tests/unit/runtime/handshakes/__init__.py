@@ -1,0 +1,1 @@
+"""Handshakes as they are made."""
