@@ -1,6 +1,7 @@
 """The receiver's side of a handshake, for `angarium listen` and the demo: proof, or consent to any sender."""
 
 import json
+import re
 import secrets
 from collections.abc import Sequence
 
@@ -9,7 +10,9 @@ from angarium.delivery.handshake import proof
 from angarium.http_server import Received, Reply
 
 NONCE_BYTES = 16
-CHALLENGE_LENGTH_MAX = 256
+# The proof is signed with the key of events. No time or number of an event has 32 digits, and there is no dot
+# behind which the asker could put a body: so no proof is the signature of an event.
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{32,256}\Z")
 
 
 def handshake_reply(received: Received, texts: Sequence[str]) -> Reply | None:
@@ -21,8 +24,7 @@ def handshake_reply(received: Received, texts: Sequence[str]) -> Reply | None:
         return Reply(headers=consent)
     keys = [found for each in texts if isinstance(found := secret_key(each), SecretKey)]
     key = next((each.key for each in keys if each.kind != "ed25519"), None)
-    is_challenge = challenge.isascii() and 0 < len(challenge) <= CHALLENGE_LENGTH_MAX
-    if received.method != "GET" or not is_challenge or key is None:
+    if received.method != "GET" or not _CHALLENGE.match(challenge) or key is None:
         return None
     nonce = secrets.token_urlsafe(NONCE_BYTES)
     body = json.dumps({"nonce": nonce, "hmac": proof(key, challenge, nonce)}).encode()

@@ -55,6 +55,7 @@ async def test_a_handshake_is_made_again_if_the_node_dies_before_it_records_the_
         await first.kill()
         resume(fleet.server)
         await fleet.start_ready()
-        await fleet.until(lambda: receiver.requests == ["GET", "GET", "POST"], "the event came after a proof")
+        await fleet.until(lambda: "POST" in receiver.requests, "the event came")
         inspected = await fleet.ask("inspect", RECEIVER)
+    assert receiver.requests[:2] == ["GET", "GET"], "the event came before the second proof"
     assert inspected["handshake"]["verified"] is True

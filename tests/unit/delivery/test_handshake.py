@@ -189,12 +189,20 @@ def test_the_receiver_of_listen_proves_itself(secret: str) -> None:
 
 
 def test_the_receiver_of_listen_proves_nothing_to_other_requests() -> None:
-    challenge = {"angarium-challenge": "c"}
+    challenge = {"angarium-challenge": "c" * 32}
     for method, headers, secrets in (
         ("GET", challenge, []), ("POST", challenge, [SECRET]), ("GET", {}, [SECRET]),
         ("GET", {"angarium-challenge": "c" * 257}, [SECRET]), ("OPTIONS", challenge, [SECRET]),
     ):  # fmt: skip
         assert handshake_reply(Received(method, "/", headers, b""), secrets) is None
+
+
+@pytest.mark.parametrize(
+    "challenge", ['1798365600.{"order":7}', "1798365600", "c" * 31, "c" * 31 + ".", "ü" * 32]
+)
+def test_the_receiver_of_listen_signs_no_text_that_could_be_an_event(challenge: str) -> None:
+    asked = Received("GET", "/", {"angarium-challenge": challenge}, b"")
+    assert handshake_reply(asked, [SECRET]) is None
 
 
 def test_the_receiver_of_listen_consents_to_every_origin() -> None:
