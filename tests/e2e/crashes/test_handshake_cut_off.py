@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from angarium.http_server import Received, Reply, serve
 from tests.support.fleet.fleet import Fleet, names
-from tests.support.fleet.trial import hang, resume
+from tests.support.fleet.trial import hang
 
 RECEIVER = "t.proving"
 KEY = bytes(range(32))
@@ -53,7 +53,9 @@ async def test_a_handshake_is_made_again_if_the_node_dies_before_it_records_the_
         await receiver.asked.wait()
         receiver.on_challenge = bool
         await first.kill()
-        resume(fleet.server)
+        # A server that only woke would read what the node had sent meanwhile.
+        await fleet.server.kill()
+        await fleet.server.start()
         await fleet.start_ready()
         await fleet.until(lambda: "POST" in receiver.requests, "the event came")
         inspected = await fleet.ask("inspect", RECEIVER)
