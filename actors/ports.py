@@ -36,6 +36,32 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     kind: Literal["event", "ping", "handshake"] = "event"
     token_s: float = 0.0
 
+    @property
+    def numbered(self) -> tuple[tuple[Event, int | None], ...]:
+        """The one event, with its number."""
+        return ((self.event, self.sequence),)
+
+
+class BatchAttempt(Struct, frozen=True, gc=False, kw_only=True):
+    """One POST of several events to be made, in order; `sequences` are their numbers.
+
+    The other members are as in `Attempt`.
+    """
+
+    receiver: str
+    policy: Policy
+    events: tuple[Event, ...]
+    sequences: tuple[int, ...]
+    ordinal: int
+    may_start: Callable[[], bool]
+    failures: int = 0
+    token_s: float = 0.0
+
+    @property
+    def numbered(self) -> tuple[tuple[Event, int], ...]:
+        """The events in order, each with its number."""
+        return tuple(zip(self.events, self.sequences, strict=True))
+
 
 class Sender(Protocol):
     """Makes one attempt. Expected failures are outcomes; it raises only for a defect.
@@ -44,7 +70,7 @@ class Sender(Protocol):
     outcome is a `Failed`.
     """
 
-    async def send(self, attempt: Attempt) -> Outcome: ...
+    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome: ...
 
 
 class Clock(Protocol):
@@ -219,4 +245,8 @@ class Recorder(Protocol):
 
     def add(self, fact: Fact, state: State, urgent: bool = False) -> int:
         """Take a fact and the state after it; returns the fact's index."""
+        ...
+
+    def flush(self) -> None:
+        """Store the facts that were taken without waiting for others."""
         ...

@@ -104,7 +104,8 @@ class ReceiverState(TypedDict):
     `why` says in words why nothing moves; `remedy` is what an operator has to do, if it does not end by
     itself. `problems` are those of the configuration that was put last, which need not be the one in force.
     Of the `backlog`, the events that are accepted and not settled, `queued` are in memory; `parked`: some are
-    only in the stream. `resume_at` is when it is tried again by itself.
+    only in the stream. `resume_at` is when it is tried again by itself. `counters` count events, `posts` the
+    POSTs that they were in.
     """
 
     receiver: str
@@ -130,6 +131,7 @@ class ReceiverState(TypedDict):
     last_attempt: LastAttempt | None
     last_response: LastResponse | None
     counters: dict[str, int]
+    posts: int
 
 
 def inspect(
@@ -181,6 +183,7 @@ def inspect(
         "last_attempt": _attempt(state.last) if state.last else None,
         "last_response": response,
         "counters": asdict(state.counters),
+        "posts": state.posts,
     }
 
 

@@ -6,7 +6,9 @@ per receiver, so the counters take the same memory for ten receivers as for a mi
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Sequence
 
+from actors.machine.event import Event
 from actors.machine.facts import (
     AttemptFailed,
     DeadLettered,
@@ -48,8 +50,8 @@ class Histogram:
 class DeliveryTotals:
     """Totals of what the actors of a node have done, in all shards that it has ever owned.
 
-    - `attempts`: by the class of the status, `2xx` to `5xx`, or by the stage that failed.
-    - `deliveries`: by the meaning of the outcome. Pings do not count.
+    - `attempts`: POSTs by the class of the status, `2xx` to `5xx`, or by the stage that failed.
+    - `deliveries`: events by the meaning of the outcome. Pings do not count.
     - `handshakes`: by whether the receiver proved itself.
     - `dead_letters`: by their reason.
     - `attempt_s`: seconds from a request to its outcome.
@@ -75,14 +77,15 @@ class DeliveryTotals:
         self.throttle_s = Histogram(THROTTLE_BOUNDS_S)
         self.answered_429 = 0
 
-    def attempt_ended(self, outcome: Outcome, age_s: float) -> None:
-        """Count an attempt that is over, `age_s` after its event was stored."""
+    def attempt_ended(self, outcome: Outcome, events: Sequence[Event], now: float) -> None:
+        """Count an attempt with these events that is over now."""
         match outcome:
             case Answered(status=status):
                 self.attempts[_CLASSES[status // 100 % 10]] += 1
                 self.attempt_s.add(outcome.latency_ms / 1000)
                 if 200 <= status < 300:
-                    self.arrival_s.add(age_s)
+                    for event in events:
+                        self.arrival_s.add(now - (event.published_at or event.stored_at))
                 elif status == 429:
                     self.answered_429 += 1
             case Failed(error=error):
@@ -94,13 +97,13 @@ class DeliveryTotals:
     def decided(self, fact: Fact) -> None:
         """Count a fact before it is stored in the journal."""
         match fact:
-            case Delivered(kind="event"):
-                self.deliveries["delivered"] += 1
-            case AttemptFailed(kind="event"):
+            case Delivered(kind="event", events=events):
+                self.deliveries["delivered"] += len(events)
+            case AttemptFailed(kind="event", events=events):
                 meaning = "gone" if fact.gone else "rejected" if fact.rejected else "failed"
-                self.deliveries[meaning] += 1
-            case Throttled(kind="event"):
-                self.deliveries["throttled"] += 1
+                self.deliveries[meaning] += len(events)
+            case Throttled(kind="event", events=events):
+                self.deliveries["throttled"] += len(events)
                 self.throttle_s.add(fact.until - fact.at)
             case DeadLettered(reason=reason, events=events):
                 self.dead_letters[reason] += len(events)

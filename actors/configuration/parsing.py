@@ -14,7 +14,16 @@ import msgspec
 
 from actors import allowed_values
 from actors.configuration.custom_signature import CustomSignature
-from actors.configuration.policy import SECONDS, AlertSettings, Offline, OldSecret, Policy, Rate, Retry
+from actors.configuration.policy import (
+    SECONDS,
+    AlertSettings,
+    BatchLimits,
+    Offline,
+    OldSecret,
+    Policy,
+    Rate,
+    Retry,
+)
 from actors.configuration.problems import SECRETS_MAX, further_problems, left_out, too_many
 from actors.errors import InvalidPolicy
 
@@ -30,12 +39,13 @@ PERIODS = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": 
 }
 """Spellings of a period after the `/` of a rate."""
 RESERVED = frozenset({
-    "description", "labels", "region", "batch", "filter", "transform", "adaptive",
+    "description", "labels", "region", "filter", "transform", "adaptive",
 })  # fmt: skip
 _RATE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*/\s*([a-z]+)\s*\Z")
 _RATE_EXAMPLE = 'write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}'
 _OBJECTS = (
     ("rate", Rate),
+    ("batch", BatchLimits),
     ("retry", Retry),
     ("offline", Offline),
     ("alerts", AlertSettings),

@@ -54,6 +54,18 @@ class Offline(Struct, frozen=True, kw_only=True, gc=False):
     disable_after_s: Annotated[float, Meta(ge=60, le=8640000)] = 432000
 
 
+class BatchLimits(Struct, frozen=True, kw_only=True, gc=False):
+    """The limits of one POST that has several events, in order.
+
+    - `max_bytes`: of the bodies as published; one event goes however large it is.
+    - `linger_s`: how long a POST waits for more events, from when the oldest was stored.
+    """
+
+    max_events: Annotated[int, Meta(ge=1, le=256)] = 100
+    max_bytes: Annotated[int, Meta(ge=1, le=1 << 20)] = 262_144
+    linger_s: Annotated[float, Meta(ge=0, le=60)] = 0.0
+
+
 class AlertSettings(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The limits of alerts about a receiver that a person has set; None: not set."""
 
@@ -117,6 +129,7 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     order: Literal["strict", "relaxed"] = "strict"
     rate: Rate | None = None
     concurrency: Annotated[int, Meta(ge=1, le=256)] = 8
+    batch: BatchLimits | None = None
     timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 15
     retry: Retry = Retry()
     offline: Offline = Offline()

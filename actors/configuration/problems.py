@@ -56,6 +56,8 @@ def further_problems(policy: Policy) -> list[str]:
     """Yield the problems that no type can express."""
     problems = [*_url_problems(policy.url), *_header_problems(policy.headers)]
     problems += [f"signature.{each}" for each in _signature_problems(policy)]
+    if policy.batch is not None and policy.format not in ("raw", "envelope"):
+        problems.append("format: a batch is always an envelope; leave one of the two out")
     if policy.retry.cap_s < policy.retry.base_s:
         problems.append("retry.cap_s: must not be below retry.base_s")
     for member, name in (("proxy", policy.proxy), ("tls", policy.tls)):

@@ -14,12 +14,12 @@ from actors.machine.outcome import Answered, Failed
 
 
 class RecordOutcome(Struct, frozen=True, gc=False):
-    """Record the outcome of an attempt. `event` is None for a ping.
+    """Record the outcome of an attempt with these events, in order; a ping has none.
 
     `answer`: the part of the answer's body that may be recorded if the attempt failed.
     """
 
-    event: Event | None
+    events: tuple[Event, ...]
     outcome: Answered | Failed
     answer: str = ""
 
@@ -56,16 +56,16 @@ class DropRepeat(Struct, frozen=True, gc=False):
     event: Event
 
 
-class AcceptEvent(Struct, frozen=True, gc=False):
-    """Give the event its number before its first attempt, since later events may be settled before it."""
+class AcceptEvents(Struct, frozen=True, gc=False):
+    """Give the events their numbers before their first attempt, since later ones may be settled before."""
 
-    event: Event
+    events: tuple[Event, ...]
 
 
 class StartAttempt(Struct, frozen=True, gc=False):
     """Record an attempt that has taken its token, before it is made."""
 
-    event: Event
+    events: tuple[Event, ...]
 
 
 class StartPing(Struct, frozen=True):
@@ -217,7 +217,7 @@ class RecordAlertsPublished(Struct, frozen=True):
 
 
 Command = (
-    RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropRepeat | AcceptEvent | StartAttempt | StartPing
+    RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropRepeat | AcceptEvents | StartAttempt | StartPing
     | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
     | RefuseEvent | TurnAway | PassOver | RecordBuried | EraseOpenEvent | EraseWaitingEvent
     | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake

@@ -23,7 +23,7 @@ from actors.machine.outcome import (
     judge,
     retry_after_s,
 )
-from actors.machine.state import Open, State, open_entry
+from actors.machine.state import State, open_entry
 
 FAILURES_IN_A_ROW_MAX = 5
 """Failures in a row, of any events, after which a receiver in relaxed order backs off as a whole."""
@@ -31,6 +31,7 @@ NEEDS_NO_CONFIRMATION = (
     f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
     f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished,
 )  # fmt: skip
+_NONE_OPEN: dict[int, int] = {}
 ERROR_LENGTH_MAX = 300
 """Length of the error text that a fact keeps, in characters."""
 
@@ -51,13 +52,12 @@ def decide(
             return [_given_up(state, command, at, bucket)]
         case c.DropRepeat(event):
             return [f.Repeated(receiver=receiver, position=event.position, id=event.id)]
-        case c.AcceptEvent(event):
-            entry = open_entry(state, event.position)
-            return [f.EventAccepted(receiver=receiver, events=(with_its_number(state, event, entry),))]
-        case c.StartAttempt(event):
-            entry = open_entry(state, event.position)
-            numbered = with_its_number(state, event, entry)
-            return [f.Started(receiver=receiver, events=(numbered,), at=at, bucket=bucket)]
+        case c.AcceptEvents(events):
+            return [f.EventAccepted(receiver=receiver, events=with_their_numbers(state, events))]
+        case c.StartAttempt(events):
+            return [f.Started(
+                receiver=receiver, events=with_their_numbers(state, events), at=at, bucket=bucket
+            )]  # fmt: skip
         case c.StartPing():
             return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
         case c.StartHandshake():
@@ -140,19 +140,18 @@ def _erased(
 def _outcome(
     state: State, policy: Policy | None, command: c.RecordOutcome, at: float, bucket: Bucket | None
 ) -> list[f.Fact]:
-    event, outcome = command.event, command.outcome
-    entry = open_entry(state, event.position) if event else None
-    # If the event was given up while it was being sent, its answer only shows how the receiver is doing.
-    over = event is not None and entry is None and event.position <= state.frontier.position
-    events = (with_its_number(state, event, entry),) if event and not over else ()
+    outcome = command.outcome
+    # If an event was given up while it was being sent, the answer only shows how the receiver is doing.
+    events = with_their_numbers(state, command.events)
+    entry = open_entry(state, events[0].position) if events else None
     attempt = (entry.attempts if entry else 0) + 1
     common: dict[str, Any] = {
         "receiver": state.receiver, "events": events, "at": at, "attempt": attempt, "status": outcome.status,
-        "latency_ms": outcome.latency_ms, "bucket": bucket, "kind": "event" if event else "ping",
+        "latency_ms": outcome.latency_ms, "bucket": bucket, "kind": "event" if command.events else "ping",
     }  # fmt: skip
     verdict = judge(outcome, at)
     if verdict is Verdict.DELIVERED:
-        stops = event is not None and asks_to_stop(outcome)
+        stops = bool(command.events) and asks_to_stop(outcome)
         return [f.Delivered(**common), *(_disabled(state, at, "asked") if stops else ())]
     retry = policy.retry if policy else None
     base_s, cap_s = (retry.base_s, retry.cap_s) if retry else (2.0, 3600.0)
@@ -164,18 +163,25 @@ def _outcome(
     # If this node lacks connections, the event has not failed, but frequent attempts would make it worse.
     ours = isinstance(outcome, Failed) and outcome.ours
     failures = attempt if ours else (entry.failures if entry else 0) + 1
+    several = len(command.events) > 1
+    rejected, gone = verdict is Verdict.REJECTED, verdict is Verdict.GONE
+    used_up = retry is not None and not (ours or gone) and 0 < retry.max_attempts <= failures
+    halved = several and (rejected or used_up)
+    # Which of several events was rejected is found by halving: each half is a POST that was not tried yet.
+    wait_s = 0.0 if halved and rejected else backoff_s(base_s, cap_s, failures, spread)
     earlier = state.failures_in_a_row if ours else state.consecutive_failures
     in_a_row = earlier + 1 - FAILURES_IN_A_ROW_MAX
     held = policy is not None and policy.order == "relaxed" and verdict is Verdict.RETRY and in_a_row >= 0
     facts: list[f.Fact] = [f.AttemptFailed(
-        error=_error(outcome), next_at=at + backoff_s(base_s, cap_s, failures, spread),
+        error=_error(outcome), next_at=at + wait_s,
         until=at + backoff_s(base_s, cap_s, in_a_row + 1, spread) if held else 0.0,
-        rejected=verdict is Verdict.REJECTED, gone=verdict is Verdict.GONE, ours=ours, answer=command.answer,
-        aborted=is_aborted(outcome, verdict), failing_since=_failing_since(state, at), **common,
+        rejected=rejected, gone=gone, ours=ours, answer=command.answer,
+        aborted=is_aborted(outcome, verdict) and not several, halved=halved,
+        failing_since=_failing_since(state, at), **common,
     )]  # fmt: skip
-    if event is None or ours:
+    if not command.events or ours:
         return facts
-    if verdict is Verdict.GONE:
+    if gone:
         facts += _disabled(state, at, "asked" if asks_to_stop(outcome) else "gone")
     elif verdict is Verdict.RETRY and policy and state.failing_s(at) >= policy.offline.disable_after_s:
         facts += _disabled(state, at, "failing")
@@ -229,6 +235,18 @@ def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bu
     return facts
 
 
-def with_its_number(state: State, event: Event, entry: Open | None) -> Numbered:
-    """The event with its number: that of its `entry` if it is open, or else the next one in order."""
-    return with_number(event, entry.sequence if entry else state.frontier.sequence + 1)
+def with_their_numbers(state: State, events: tuple[Event, ...]) -> tuple[Numbered, ...]:
+    """The events that are not settled, with their numbers: those that are not open get the next ones."""
+    position, sequence = state.frontier.position, state.frontier.sequence
+    match events:
+        case (event,) if event.position > position:  # The most frequent case.
+            return (with_number(event, sequence + 1),)
+    known = {each.position: each.sequence for each in state.open} if state.open else _NONE_OPEN
+    numbered = list[Numbered]()
+    for event in events:
+        if event.position > position:
+            sequence += 1
+            numbered.append(with_number(event, sequence))
+        elif event.position in known:
+            numbered.append(with_number(event, known[event.position]))
+    return tuple(numbered)

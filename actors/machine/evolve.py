@@ -5,6 +5,7 @@ the end of a pause), so no policy, no clock and no choice is needed here. The li
 after a crash get the same state from the same facts.
 """
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -13,8 +14,8 @@ from actors.ids import dedup_key
 from actors.machine import facts as f
 from actors.machine.alerts.folding import after_alert, last_dead_letter_at
 from actors.machine.handshake.folding import after_handshake, due_at_once
-from actors.machine.numbering import Numbered, advance, move_frontier, resize, without_keys
-from actors.machine.state import Open, State, fresh_entry, open_entry, with_entry
+from actors.machine.numbering import Numbered, advance, advance_all, move_frontier, resize, without_keys
+from actors.machine.state import Open, State, fresh_entry, in_order
 
 
 def evolve(state: State, fact: f.Fact) -> State:
@@ -89,65 +90,87 @@ def evolve(state: State, fact: f.Fact) -> State:
 
 def _with_open(state: State, events: tuple[Numbered, ...]) -> State:
     """The state in which these events are open."""
-    frontier, opened = state.frontier, state.open
+    known = {each.position: each for each in state.open}
     for each in events:
-        frontier = advance(frontier, each)
-        opened = with_entry(opened, open_entry(state, each.position) or fresh_entry(each))
-    return replace(state, frontier=frontier, open=opened)
+        if each.position not in known:
+            known[each.position] = fresh_entry(each)
+    frontier = advance_all(state.frontier, events)
+    return replace(state, frontier=frontier, open=in_order(known.values()))
 
 
 def after_delivery(state: State, fact: f.Delivered) -> State:
     """The state after a delivery."""
-    frontier, opened, counters = state.frontier, state.open, state.counters
-    for each in fact.events:
-        frontier = advance(frontier, each)
-        opened = tuple(other for other in opened if other.position != each.position) if opened else ()
+    opened, counters, count = state.open, state.counters, len(fact.events)
+    match fact.events:
+        case (event,):  # The most frequent case.
+            frontier = advance(state.frontier, event)
+        case events:
+            frontier = advance_all(state.frontier, events)
+    if opened:
+        settled = {each.position for each in fact.events}
+        opened = tuple(each for each in opened if each.position not in settled)
     return replace(
         state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact,
         failing_since=None, consecutive_failures=0, our_failures=0, throttles=0, backoff_until=0.0,
-        counters=replace(counters, delivered=counters.delivered + len(fact.events)),
+        counters=replace(counters, delivered=counters.delivered + count),
+        joined=state.joined + count - 1 if count > 1 else state.joined,
     )  # fmt: skip
 
 
 def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
     """The state after an attempt that delivered nothing."""
-    frontier, opened = state.frontier, state.open
-    for each in fact.events:
-        frontier = advance(frontier, each)
-        opened = with_entry(opened, _tried(open_entry(state, each.position) or fresh_entry(each), fact))
+    known = {each.position: each for each in state.open}
+    for part in parts_of(fact):
+        # Events that failed together are tried together: a receiver may know their POST by its numbers.
+        post = (part[0].sequence, part[-1].sequence) if len(part) > 1 else None
+        for each in part:
+            known[each.position] = _tried(known.get(each.position) or fresh_entry(each), fact, post)
+    opened = in_order(known.values())
     # The state is kept for every receiver, so the text of the answer stays in the journal alone.
     last = replace(fact, answer="") if isinstance(fact, f.AttemptFailed) and fact.answer else fact
     state = replace(
-        state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=last,
+        state, frontier=advance_all(state.frontier, fact.events), open=opened,
+        bucket=fact.bucket or state.bucket, last=last,
         failing_since=state.failing_since if fact.failing_since is None else fact.failing_since,
     )  # fmt: skip
+    count = max(1, len(fact.events))
+    if count > 1:
+        state = replace(state, joined=state.joined + count - 1)
     match fact:
         case f.Throttled():
             until = max(state.throttled_until, fact.until)
-            return _count(replace(state, throttled_until=until, throttles=state.throttles + 1), throttled=1)
+            state = replace(state, throttled_until=until, throttles=state.throttles + 1)
+            return _count(state, throttled=count)
         case f.AttemptFailed():
             if fact.rejected or fact.gone or fact.kind != "event":
-                return _count(state, failed_attempts=1)
+                return _count(state, failed_attempts=count)
             if fact.at < state.backoff_until:
                 # An attempt that was under way when the backoff began says nothing new.
-                return _count(state, failed_attempts=1)
+                return _count(state, failed_attempts=count)
             if fact.ours:
                 state = replace(state, our_failures=state.our_failures + 1, backoff_until=fact.until)
-                return _count(state, failed_attempts=1)
+                return _count(state, failed_attempts=count)
             return _count(replace(
                 state, consecutive_failures=state.consecutive_failures + 1, our_failures=0,
                 backoff_until=fact.until,
                 failing_since=fact.at if state.failing_since is None else state.failing_since,
-            ), failed_attempts=1)  # fmt: skip
+            ), failed_attempts=count)  # fmt: skip
         case _:
             assert_never(fact)
 
 
+def parts_of(fact: f.AttemptFailed | f.Throttled) -> Sequence[tuple[Numbered, ...]]:
+    """The events of a POST that was not accepted, as they are tried again: together, or half by half."""
+    if isinstance(fact, f.AttemptFailed) and fact.halved:
+        middle = (len(fact.events) + 1) // 2
+        return [part for part in (fact.events[:middle], fact.events[middle:]) if part]
+    return (fact.events,) if fact.events else ()
+
+
 def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
     """The state after events have become dead letters: each is to be buried."""
-    frontier, opened, burials = state.frontier, state.open, state.burials
+    opened, burials = state.open, state.burials
     for each in fact.events:
-        frontier = advance(frontier, each)
         opened = tuple(other for other in opened if other.position != each.position)
         burials += (f.Burial(
             position=each.position, sequence=each.sequence, reason=fact.reason, attempts=fact.attempts,
@@ -156,7 +179,7 @@ def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
     bucket = fact.bucket or state.bucket
     state = replace(
         state,
-        frontier=frontier,
+        frontier=advance_all(state.frontier, fact.events),
         open=opened,
         burials=burials,
         bucket=bucket,
@@ -235,16 +258,20 @@ def _unimpeded(state: State) -> State:
     )  # fmt: skip
 
 
-def _tried(entry: Open, fact: f.AttemptFailed | f.Throttled) -> Open:
-    counted = isinstance(fact, f.AttemptFailed) and not (fact.gone or fact.ours)
+def _tried(entry: Open, fact: f.AttemptFailed | f.Throttled, post: tuple[int, int] | None) -> Open:
+    halved = isinstance(fact, f.AttemptFailed) and fact.halved
+    counted = isinstance(fact, f.AttemptFailed) and not (fact.gone or fact.ours or halved)
+    rejected = isinstance(fact, f.AttemptFailed) and fact.rejected and not halved
     return replace(
         entry,
         attempts=fact.attempt,
         failures=entry.failures + counted,
-        rejections=entry.rejections + (isinstance(fact, f.AttemptFailed) and fact.rejected),
+        rejections=entry.rejections + rejected,
         next_at=fact.until if isinstance(fact, f.Throttled) else fact.next_at,
         status=fact.status,
         aborted=entry.aborted or (isinstance(fact, f.AttemptFailed) and fact.aborted),
+        post=post,
+        halved=halved,
     )
 
 

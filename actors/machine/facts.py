@@ -3,8 +3,8 @@
 Rules. A tag is written by hand and never reused. A new member has a default, so that old journals stay
 readable. A fact carries results (the number, the bucket, the time to resume at), never a request for them, so
 that folding needs no policy and no clock. Times are seconds since the epoch; `bucket` is as it was when the
-fact was decided. Outcome facts have a `kind`, `event` or `ping`, and name their events in a list: it holds
-one event today, and several once there are batches.
+fact was decided. Outcome facts have a `kind`, `event` or `ping`, and name the events of their POST in a list:
+several if the receiver gets batches.
 """
 
 from typing import Literal
@@ -37,9 +37,14 @@ class _Outcome(_Fact, frozen=True, kw_only=True, omit_defaults=True):
     bucket: Bucket | None = None
     kind: str = "event"
 
+    @property
+    def grouped(self) -> bool:
+        """True if it says which events are tried together from now on, or that one is tried by itself."""
+        return len(self.events) > 1
+
 
 class Delivered(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="delivered"):
-    """The receiver accepted the event: settled."""
+    """The receiver accepted the events of the POST: settled."""
 
 
 class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="attempt_failed"):
@@ -51,6 +56,7 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     - `ours`: this node or its proxy failed; nothing counts against the event or the receiver.
     - `answer`: the beginning of the answer's body, without credentials.
     - `failing_since`: as in `Throttled`.
+    - `halved`: the POST had several events; nothing counts against any of them, and each half goes by itself.
     """
 
     error: str = ""
@@ -62,6 +68,12 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     answer: str = ""
     aborted: bool = False
     failing_since: float | None = None
+    halved: bool = False
+
+    @property
+    def grouped(self) -> bool:
+        """True if it says which events are tried together from now on, or that one is tried by itself."""
+        return len(self.events) > 1 or self.halved
 
 
 class Throttled(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="throttled"):

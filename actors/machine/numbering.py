@@ -5,6 +5,8 @@ that is not a duplicate. Nothing else decides, so everybody who folds the journa
 number, and no write has to precede a POST.
 """
 
+from collections.abc import Iterable, Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -72,7 +74,33 @@ def is_repeat(frontier: Frontier, event: Event) -> bool:
     return _holds(window, event.key)
 
 
-def _holds(window: bytes, key: bytes) -> bool:
+def next_in_order(frontier: Frontier, waiting: Iterable[Event], count_max: int) -> list[Event]:
+    """The next events that get numbers, up to a malformed one.
+
+    Each is judged by `is_repeat`, with the frontier as those before it leave it, which `advance` says.
+    """
+    window, source, found, room = bytearray(frontier.window), frontier.source, list[Event](), count_max
+    size, change = frontier.size * KEY_BYTES, frontier.change
+    for event in waiting:
+        if room <= 0 or event.malformed:
+            break
+        position = event.position
+        if position <= frontier.position or (event.source and event.source <= source):
+            continue
+        if change and position > change[0]:
+            size, change = change[1] * KEY_BYTES, None
+        if (surplus := len(window) - size) > 0:
+            del window[:surplus]
+        if not _holds(window, key := event.key):
+            found.append(event)
+            room -= 1
+            window += key
+            if event.source > source:
+                source = event.source
+    return found
+
+
+def _holds(window: bytes | bytearray, key: bytes) -> bool:
     """True if one of the packed keys is `key`: a scan as fast as memchr, then a check of alignment."""
     found = window.find(key)
     while found >= 0 and found % KEY_BYTES:
@@ -94,6 +122,31 @@ def advance(frontier: Frontier, event: Numbered) -> Frontier:
         window=(frontier.window + dedup_key(event.id, event.again))[-size * KEY_BYTES :],
         size=size,
         change=change,
+    )
+
+
+def advance_all(frontier: Frontier, events: Sequence[Numbered]) -> Frontier:
+    """The frontier after these events, as `advance` leaves it after the last. The window is copied once."""
+    if len(events) == 1 or frontier.change is not None:
+        for event in events:
+            frontier = advance(frontier, event)
+        return frontier
+    passed, position, source = list[Numbered](), frontier.position, frontier.source
+    for event in events:
+        if event.position > position:
+            position = event.position
+            if event.source > source:
+                source = event.source
+            passed.append(event)
+    if not passed:
+        return frontier
+    keys = b"".join([dedup_key(event.id, event.again) for event in passed])
+    return Frontier(
+        position=position,
+        sequence=passed[-1].sequence,
+        source=source,
+        window=(frontier.window + keys)[-frontier.size * KEY_BYTES :],
+        size=frontier.size,
     )
 
 

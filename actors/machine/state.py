@@ -3,6 +3,9 @@
 It is exactly the fold of the receiver's facts. A quiet actor is about a kilobyte plus its dedup window.
 """
 
+from collections.abc import Iterable
+from operator import attrgetter
+
 from msgspec import Struct, field
 
 from actors.machine.bucket import Bucket, RateLimit, next_token_at
@@ -12,7 +15,7 @@ from actors.machine.numbering import Frontier, Numbered
 OPEN_MAX = 256
 """Events that may have a number without being settled (relaxed order; strict order opens one at a time)."""
 UNCONFIRMED_MAX = 256
-"""Settled events of a receiver whose facts may be unconfirmed."""
+"""Settled events of a receiver whose facts may be unconfirmed; with batches, those in flight included."""
 UNRECORDED_MAX = UNCONFIRMED_MAX + OPEN_MAX
 """Numbers that one owner may have given without a record: of settled and of open events."""
 BURIALS_MAX = 128
@@ -32,6 +35,8 @@ class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `aborted`: the receiver wants no further attempt.
     - `next_at`: when the next attempt is due.
     - `status`: of the last answer.
+    - `post`: first and last number of its last recorded POST, if that had other events, or of a half of it.
+    - `halved`: it belongs to a half of that POST, which was not tried by itself yet.
     """
 
     sequence: int
@@ -48,15 +53,27 @@ class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     type: str = ""
     published_at: float = 0.0
     aborted: bool = False
+    post: tuple[int, int] | None = None
+    halved: bool = False
 
     @property
     def accepted_at(self) -> float:
         """When the event was accepted from its producer."""
         return self.published_at or self.stored_at
 
+    @property
+    def group(self) -> tuple[int, int] | None:
+        """The numbers of the POST whose events go together; None if it has no outcome, and goes with any."""
+        return self.post or ((self.sequence, self.sequence) if self.attempts else None)
+
+    @property
+    def failed_alone(self) -> bool:
+        """True if the last recorded POST had no other event, so that its failure was this event's own."""
+        return self.attempts > 0 and self.post is None and not self.halved
+
 
 class Counters(Struct, frozen=True, gc=False, kw_only=True):
-    """Totals since the receiver was first put."""
+    """Totals since the receiver was first put: they count events, not POSTs."""
 
     delivered: int = 0
     failed_attempts: int = 0
@@ -114,6 +131,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `unpublished_alerts`: alerts whose events are still to be published, in order.
     - `dead_letter_at`: when the last event was given up that an alert is about, or is still to be raised for;
       0.0 if there is none.
+    - `joined`: how often an event was in the POST of another one, whatever its outcome.
     """
 
     receiver: str
@@ -144,6 +162,18 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     alert_number: int = 0
     unpublished_alerts: tuple[AlertFact, ...] = ()
     dead_letter_at: float = 0.0
+    joined: int = 0
+
+    @property
+    def has_groups(self) -> bool:
+        """True if some open events have to be tried together, or by themselves."""
+        return any(each.post is not None or each.halved for each in self.open)
+
+    @property
+    def posts(self) -> int:
+        """Number of POSTs with a recorded outcome."""
+        counters = self.counters
+        return counters.delivered + counters.failed_attempts + counters.throttled - self.joined
 
     @property
     def settled_sequence(self) -> int:
@@ -254,7 +284,6 @@ def fresh_entry(event: Numbered) -> Open:
     )  # fmt: skip
 
 
-def with_entry(opened: tuple[Open, ...], entry: Open) -> tuple[Open, ...]:
-    """The open events with `entry` added or replaced, in the order of their numbers."""
-    others = (each for each in opened if each.position != entry.position)
-    return tuple(sorted((*others, entry), key=lambda each: each.sequence))
+def in_order(opened: Iterable[Open]) -> tuple[Open, ...]:
+    """The open events in the order of their numbers."""
+    return tuple(sorted(opened, key=attrgetter("sequence")))

@@ -39,6 +39,8 @@ class ShardUnacked:
 
     - `received`: the highest position that was handed out.
     - `unacked_count`: number of messages that are held; `holder_count`: number of receivers that hold any.
+    - `joined_count`: how many of them will be sent in the POST of an earlier one of their receiver;
+      `joinable_count`: how many more could be, if they came.
     - `spare_max`: how many released messages may be kept behind one that is held.
     """
 
@@ -48,6 +50,8 @@ class ShardUnacked:
         self.received = floor
         self.unacked_count = 0
         self.holder_count = 0
+        self.joined_count = 0
+        self.joinable_count = 0
         self._floor = floor
         # Tuples that begin with the position, compared in C. A position that comes again occurs twice.
         self._by_position: list[tuple[int, UnackedMessage]] = []
@@ -115,13 +119,17 @@ class ShardUnacked:
 
 
 class ReceiverUnacked:
-    """The messages of one receiver that are handed out and not released, by position."""
+    """The messages of one receiver that are handed out and not released, by position.
 
-    __slots__ = ("_shard", "messages", "receiver")
+    So many of the first as `together` do not wait for each other, but are sent in the same POSTs.
+    """
+
+    __slots__ = ("_shard", "messages", "receiver", "together")
 
     def __init__(self, receiver: str, shard_unacked: ShardUnacked) -> None:
         self.receiver = receiver
         self.messages: dict[int, UnackedMessage] = {}
+        self.together = 1
         self._shard = shard_unacked
 
     @property
@@ -135,6 +143,9 @@ class ReceiverUnacked:
             return False
         if not self.messages:
             self._shard.holder_count += 1
+            self._shard.joinable_count += self.together - 1
+        elif self.together > 1 and len(self.messages) < self.together:
+            self._join(1)
         self.messages[position] = self._shard.add(position, self.receiver, now)
         return True
 
@@ -145,11 +156,34 @@ class ReceiverUnacked:
             self._shard.release(message, fact_index)
             if not self.messages:
                 self._shard.holder_count -= 1
+                self._shard.joinable_count -= self.together - 1
+            elif self.together > 1 and len(self.messages) < self.together:
+                self._join(-1)
+
+    def send_together(self, count: int) -> None:
+        """Expect that so many messages at a time are sent together."""
+        if self.messages:
+            self._join(-self._joined)
+            self._shard.joinable_count += count - self.together
+        self.together = count
+        if self.messages:
+            self._join(self._joined)
+
+    def _join(self, count: int) -> None:
+        """Count so many more messages that will be sent in the POST of an earlier one."""
+        self._shard.joined_count += count
+        self._shard.joinable_count -= count
+
+    @property
+    def _joined(self) -> int:
+        return max(0, min(len(self.messages), self.together) - 1)
 
     def release_all(self, fact_index: int) -> None:
         """Release all messages: the floor may pass them once that fact is confirmed."""
+        self._join(-self._joined)
         messages, self.messages = self.messages, {}
         if messages:
             self._shard.holder_count -= 1
+            self._shard.joinable_count -= self.together - 1
         for message in messages.values():
             self._shard.release(message, fact_index)

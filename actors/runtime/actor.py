@@ -17,11 +17,12 @@ from actors.machine.event import Event
 from actors.machine.facts import Burial
 from actors.machine.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
 from actors.machine.scheduling import steps as s
-from actors.machine.scheduling.next_step import PARK_AFTER_S, next_step
+from actors.machine.scheduling.next_step import next_step
+from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import Cutoff, View
 from actors.machine.state import State, open_entry
 from actors.memory.last_answers import failure_text
-from actors.ports import Absent, Attempt, Invalid
+from actors.ports import Absent, Attempt, BatchAttempt, Invalid
 from actors.runtime.alarm import Alarm
 from actors.runtime.backlog_reading import BacklogReading
 from actors.runtime.burials import Burials
@@ -50,6 +51,7 @@ class Actor:
     __slots__ = (
         "_alarm",
         "_attempt_end",
+        "_waking",
         "absent_up_to",
         "active_at",
         "adopted_policy",
@@ -93,6 +95,7 @@ class Actor:
         self._alarm = Alarm(self.wake)
         self.reading = BacklogReading(self.pending, self.wake, self._try_later)
         self._attempt_end: asyncio.Future[None] | None = None
+        self._waking = False
 
     @property
     def state(self) -> State:
@@ -137,8 +140,12 @@ class Actor:
         self.active_at = now
         if self.loaded:
             pending.queue_or_leave(event)
-            if not (pending.in_flight and self._busy):
-                self.wake(now)
+            # A receiver that waits for confirmations is woken by them.
+            if not (self.live.waits_for_room or (pending.in_flight and self._busy)):
+                if pending.unacked.together > 1:
+                    self._wake_soon()
+                else:
+                    self.wake(now)
         elif pending.mailbox.fits(event):
             pending.mailbox.append(event)
 
@@ -168,6 +175,16 @@ class Actor:
             if self._busy:
                 return
 
+    def _wake_soon(self) -> None:
+        """Do the next steps after all messages that came together: they may go in one POST."""
+        if not self._waking:
+            self._waking = True
+            asyncio.get_running_loop().call_soon(self._wake_now)
+
+    def _wake_now(self) -> None:
+        self._waking = False
+        self.wake()
+
     @property
     def _busy(self) -> bool:
         """True while a strict receiver has its one attempt in flight, which will do the next steps."""
@@ -182,6 +199,7 @@ class Actor:
             waiting=pending.mailbox.events,
             open_in_memory=pending.open_in_memory,
             in_flight=pending.in_flight,
+            posts_in_flight=pending.posts_in_flight,
             cursor=pending.cursor,
             cutoff=self.cutoff,
             overflowed_at=self.overflowed_at,
@@ -200,7 +218,7 @@ class Actor:
             bounds=pending.posting,
         )
 
-    def _advance(self, now: float) -> s.Post | None:
+    def _advance(self, now: float) -> s.Post | s.PostBatch | None:
         """Perform steps until nothing is left to do, or an attempt has to be made, which is returned."""
         environment, live, tokens = self.environment, self.live, self.live.tokens
         if not self.loaded or environment.stopped or self.hold_count:
@@ -211,10 +229,13 @@ class Actor:
             view = self.view()
             step = next_step(live.state, live.policy, view, now)
             match step:
-                case s.Post():
+                case s.Post() | s.PostBatch():
                     self._start(step, now)
                     return step
                 case s.Rest() | s.WaitUntil():
+                    live.waits_for_room = step.rule is Rule.UNREADY
+                    if live.waits_for_room:
+                        environment.recorder.flush()
                     if tokens.granted and not view.barrier_unconfirmed:
                         tokens.end_grant(
                             now, environment.epoch, used=False
@@ -222,7 +243,7 @@ class Actor:
                     if isinstance(step, s.WaitUntil):
                         self._alarm.set(step.at, now)
                     return None
-                case s.ReadBacklog() | s.ReadOpenEvent():
+                case s.ReadBacklog() | s.ReadOpenEvents():
                     self.reading.start(step)
                     return None
                 case s.Bury(burials):
@@ -242,17 +263,24 @@ class Actor:
                 case _:
                     self._perform(step, now)
 
-    def _start(self, post: s.Post, now: float) -> None:
-        """Take the token and the event; the attempt is made at once."""
+    def _start(self, post: s.Post | s.PostBatch, now: float) -> None:
+        """Take the token and the events; the attempt is made at once."""
         live, pending = self.live, self.pending
         if not post.free:
             live.tokens.take(now, self.environment.epoch)
         elif live.tokens.granted:
             live.tokens.end_grant(now, self.environment.epoch, used=True)
-        if post.accepted:
-            live.record(c.AcceptEvent(post.event), now)
-        pending.take_out(post.event)
-        pending.in_flight[post.event.position] = post.event
+        match post:
+            case s.Post(event, accepted=is_accepted):
+                events: tuple[Event, ...] = (event,)
+                accepted = events if is_accepted else ()
+            case s.PostBatch(events, accepted=accepted):
+                pass
+            case _:
+                assert_never(post)
+        if accepted:
+            live.record(c.AcceptEvents(accepted), now)
+        pending.send(events)
         self.environment.attempt_started()
 
     def _perform(self, step: s.RecordedStep, now: float) -> None:
@@ -265,12 +293,12 @@ class Actor:
                 live.record(step, now)
                 pending.take_out(event)
                 pending.settle(event.position)
-            case c.StartAttempt(event):
+            case c.StartAttempt(events):
                 live.tokens.end_grant(now, epoch, used=False)  # It was for another event, which waits again.
                 live.tokens.take(now, epoch)
-                live.tokens.grant(event.position, now)
-                pending.take_out(event)
-                pending.open_in_memory[event.position] = event
+                live.tokens.grant(events[0].position, now)
+                pending.take_together(events)
+                pending.open_in_memory |= {each.position: each for each in events}
                 live.record(step, now)
             case c.OpenReceiver():
                 if pending.behind_unknown:
@@ -282,6 +310,7 @@ class Actor:
                 limit = live.state.limit
                 live.record(step, now)
                 self.adopted_policy = live.policy
+                pending.expect_batches(live.policy.batch if live.policy else None)
                 if live.state.limit != limit:
                     live.tokens.restore(live.state.limit, live.state.bucket)
             case c.UnparkReceiver():
@@ -313,17 +342,12 @@ class Actor:
 
     # ---- attempts
 
-    async def _attempt(self, post: s.Post | None, policy: Policy | None) -> None:
+    async def _attempt(self, post: s.Post | s.PostBatch | None, policy: Policy | None) -> None:
         """Make an attempt with the configuration at its decision, and the attempts that follow at once."""
         environment = self.environment
         while post is not None and policy is not None:
-            limit = self.live.state.limit
-            tried = open_entry(self.live.state, post.event.position) if post.attempt > 1 else None
-            attempt = Attempt(
-                receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
-                ordinal=post.attempt, may_start=environment.within_lease,
-                failures=tried.failures if tried else 0, token_s=1 / limit.per_second if limit else 0.0,
-            )  # fmt: skip
+            events = (post.event,) if isinstance(post, s.Post) else post.events
+            attempt = self._attempt_of(post, events[0], policy)
             try:
                 outcome = await environment.sender.send(attempt)
             except Exception as error:
@@ -331,44 +355,59 @@ class Actor:
             if environment.stopped:
                 return
             now = environment.clock.now()
-            self._attempt_ended(post.event, outcome, policy, now)
+            self._attempt_ended(events, outcome, policy, now)
+            environment.attempt_ended()
             post, policy = self._advance(now), self.live.policy
             if post is not None and not self._busy:
                 self.wake()  # The outcome may have made room for more attempts than the next one.
 
-    def internal_failure(self, attempt: Attempt, error: Exception) -> Failed:
+    def _attempt_of(
+        self, post: s.Post | s.PostBatch, first: Event, policy: Policy
+    ) -> Attempt | BatchAttempt:  # fmt: skip
+        may_start = self.environment.within_lease
+        tried = open_entry(self.live.state, first.position) if post.attempt > 1 else None
+        failures, limit = tried.failures if tried else 0, self.live.state.limit
+        token_s = 1 / limit.per_second if limit else 0.0
+        match post:
+            case s.Post():
+                return Attempt(
+                    receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
+                    ordinal=post.attempt, may_start=may_start, failures=failures, token_s=token_s,
+                )  # fmt: skip
+            case s.PostBatch():
+                return BatchAttempt(
+                    receiver=self.receiver, policy=policy, events=post.events, sequences=post.sequences,
+                    ordinal=post.attempt, may_start=may_start, failures=failures, token_s=token_s,
+                )  # fmt: skip
+            case _:
+                assert_never(post)
+
+    def internal_failure(self, attempt: Attempt | BatchAttempt, error: Exception) -> Failed:
         """The outcome of an attempt that a defect of Angarium ended."""
-        about = {"receiver": self.receiver, "sequence": attempt.sequence, "trace_id": attempt.event.trace_id}
+        event, sequence = attempt.numbered[0]
+        about = {"receiver": self.receiver, "sequence": sequence, "trace_id": event.trace_id}
         log.exception("attempt.broken", extra=about)
         return Failed(error=INTERNAL, detail=type(error).__name__, latency_ms=0.0)
 
-    def _attempt_ended(self, event: Event, outcome: Outcome, policy: Policy, now: float) -> None:
-        environment, live, pending, position = self.environment, self.live, self.pending, event.position
+    def _attempt_ended(self, events: tuple[Event, ...], outcome: Outcome, policy: Policy, now: float) -> None:
+        environment, live, pending = self.environment, self.live, self.pending
         self.active_at = now
-        del pending.in_flight[position]
-        environment.totals.attempt_ended(outcome, now - (event.published_at or event.stored_at))
-        environment.attempt_ended()
+        environment.totals.attempt_ended(outcome, events, now)
         if self._attempt_end is not None:
             self._attempt_end.set_result(None)
             self._attempt_end = None
         if isinstance(outcome, NotSent):
-            if open_entry(live.state, position) is not None:
-                pending.open_in_memory[position] = event
-            elif position > live.state.frontier.position:
-                pending.mailbox.put_back(event)
+            pending.not_sent(events)
             return
         text = ""
         if isinstance(outcome, Answered):
             self.last_answer = outcome.excerpt()
             if outcome.body and not 200 <= outcome.status < 300:
                 text = failure_text(outcome, policy)
-        live.record(c.RecordOutcome(event, outcome, text), now)
-        entry = open_entry(live.state, position)
-        self.burials.answers.remember(position, text)
-        if entry is None:
-            pending.settle(position)
-        elif entry.next_at - now <= PARK_AFTER_S:
-            pending.open_in_memory[position] = event
+        live.record(c.RecordOutcome(events, outcome, text), now)
+        for event in events:
+            self.burials.answers.remember(event.position, text)
+        pending.sent(events, now)
 
     async def until_attempt_ends(self) -> None:
         """Return when an attempt is over. The wait is cancelled if the shard stops before."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from actors.errors import Unavailable
 from actors.machine.event import Event
 from actors.machine.scheduling import steps as s
-from actors.memory.mailbox import MAILBOX_MAX
+from actors.machine.state import OPEN_MAX
 from actors.ports import Batch
 from actors.runtime.pending import Pending
 
@@ -25,7 +25,7 @@ class BacklogReading:
         self._wake = wake
         self._try_later = try_later
 
-    def start(self, step: s.ReadBacklog | s.ReadOpenEvent) -> None:
+    def start(self, step: s.ReadBacklog | s.ReadOpenEvents) -> None:
         """Begin to read, unless a read is under way."""
         if not self._pending.cursor.reading:
             self._pending.cursor.reading = True
@@ -36,16 +36,16 @@ class BacklogReading:
         self._pending.cursor.counting = True
         self._environment.spawn(self._count(after))
 
-    async def _read(self, step: s.ReadBacklog | s.ReadOpenEvent) -> None:
+    async def _read(self, step: s.ReadBacklog | s.ReadOpenEvents) -> None:
         """Read the events that have been seen up to now; later ones need not be in the answer."""
         backlog, pending, cursor = self._environment.backlog, self._pending, self._pending.cursor
         up_to, last_stored = cursor.seen_to, cursor.last_stored
-        found: Event | Batch | None
+        found: dict[int, Event | None] | Batch
         try:
-            if isinstance(step, s.ReadOpenEvent):
-                found = await backlog.event(self._receiver, step.position)
+            if isinstance(step, s.ReadOpenEvents):
+                found = await self._open_events(step.positions)
             else:
-                found = await backlog.read(self._receiver, step.after, up_to, MAILBOX_MAX)
+                found = await backlog.read(self._receiver, step.after, up_to, pending.page_events)
         except Unavailable:
             cursor.reading = False
             self._try_later()
@@ -55,9 +55,23 @@ class BacklogReading:
         cursor.reading = False
         if isinstance(found, Batch):
             pending.take_read(found, up_to, last_stored)
-        elif isinstance(step, s.ReadOpenEvent):
-            pending.hold_read_again(step.position, found)
+        else:
+            for position, event in found.items():
+                pending.hold_read_again(position, event)
         self._wake()
+
+    async def _open_events(self, positions: tuple[int, ...]) -> dict[int, Event | None]:
+        """Read these open events; only the leader says that one is gone."""
+        backlog, receiver, found = self._environment.backlog, self._receiver, dict[int, Event | None]()
+        after, last = positions[0] - 1, positions[-1] if len(positions) > 1 else 0
+        while after < last:
+            batch = await backlog.read(receiver, after, last, OPEN_MAX)
+            found |= {each.position: each for each in batch.events if each.position in positions}
+            after = last if batch.complete or not batch.events else batch.events[-1].position
+        for position in positions:
+            if position not in found:
+                found[position] = await backlog.event(receiver, position)
+        return found
 
     async def _count(self, after: int) -> None:
         """Find out how many events are only in the stream, up to which position; one replica counts them."""

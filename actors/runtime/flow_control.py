@@ -8,8 +8,9 @@ whose event loop is late even for that has no time to spare; then the pause is `
 which the mailboxes of slow receivers fill up and these receivers are parked.
 
 The first message of each receiver does not count, since it waits for no other one: thousands of receivers may
-begin to hang at once, and others of their shard must not wait until all of these have been sent a request. If
-a node holds messages for more than `HOLDERS_MAX` receivers, they count as well.
+begin to hang at once, and others of their shard must not wait until all of these have been sent a request.
+Messages that are sent in one POST count as one. If a node holds messages for more than `HOLDERS_MAX`
+receivers, the first ones count as well.
 
 Measured with `angarium bench deliver`: docs/decisions/flow-control.md.
 """

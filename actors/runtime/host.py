@@ -16,7 +16,7 @@ from actors.configuration.policy import Policy
 from actors.health_changes import FailingReceivers
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.event import Event
-from actors.machine.state import UNCONFIRMED_MAX, State, is_left_over
+from actors.machine.state import State, is_left_over
 from actors.memory.retention import Needed, Retention
 from actors.memory.unacked import ShardUnacked
 from actors.memory.unsaved_states import UnsavedStates
@@ -135,7 +135,8 @@ class Host:
         self.in_flight -= 1
         if self.draining:
             self._attempt_ended.set()
-        self.flow_control.attempt_ended(self.shard_unacked.unacked_count, self.shard_unacked.holder_count)
+        unacked = self.shard_unacked
+        self.flow_control.attempt_ended(unacked.unacked_count - unacked.joined_count, unacked.holder_count)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task that ends with the shard. If it raises, that is a defect, and logged as such."""
@@ -160,8 +161,9 @@ class Host:
             (actor or self.residents.activate(receiver)).arrive(event)
         else:
             self.residents.activate_unknown().note(receiver, event)
-        self.flow_control.message_arrived(self.shard_unacked.unacked_count, self.shard_unacked.holder_count)
-        if self.shard_unacked.unacked_count > self.unacked_max // 2:
+        unacked = self.shard_unacked
+        self.flow_control.message_arrived(unacked.unacked_count - unacked.joined_count, unacked.holder_count)
+        if unacked.unacked_count > self.unacked_max // 2:
             self.residents.park_largest()
 
     def knows(self, receiver: str) -> bool:
@@ -258,15 +260,12 @@ class Host:
         index = self.recorder.confirmed_index
         before = index - len(entries)
         touched: dict[str, Resident] = {}
-        full: set[str] = set()
         changed = self.unsaved.changed
         for entry in entries:
             fact, state = entry.fact, entry.state
             receiver = fact.receiver
             actor = self.actors.get(receiver) or self.residents.find(receiver)
             if actor is not None:
-                if actor.live.unconfirmed_deliveries >= UNCONFIRMED_MAX:
-                    full.add(receiver)
                 actor.live.confirm(fact, state)
                 touched[receiver] = actor
             changed[receiver] = self._noted[receiver] = state
@@ -275,7 +274,11 @@ class Host:
         for receiver, actor in touched.items():
             self._note_parked(receiver, actor.live.confirmed)
             # Events that were turned away are buried once that is confirmed.
-            if actor.live.barrier_index > before or receiver in full or actor is self.residents.unknown:
+            if (
+                actor.live.barrier_index > before
+                or actor.live.waits_for_room
+                or actor is self.residents.unknown
+            ):
                 actor.wake()
         self.acknowledge()
         due = [waiter for each, waiter in self._waiters if each <= index and not waiter.done()]

@@ -7,7 +7,7 @@ from actors.machine.bucket import Bucket
 from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
 from actors.machine.facts import AlertRaised, AlertRecovered, Delivered, Fact
 from actors.machine.invariants import InvariantBroken, evolve_checked
-from actors.machine.state import State
+from actors.machine.state import UNCONFIRMED_MAX, State
 from actors.memory.tokens import Tokens
 from actors.runtime.environment import ActorEnvironment
 
@@ -17,14 +17,15 @@ class LiveState:
 
     - `confirmed`: its state according to the confirmed journal.
     - `barrier_index`: nothing may start before the fact with this index is confirmed.
-    - `unconfirmed_deliveries`: number of deliveries that are not confirmed.
+    - `unconfirmed_deliveries`: number of events whose delivery is not confirmed.
+    - `waits_for_room`: nothing starts before some of them are confirmed.
     - `policy`: the configuration in force.
     - `invalid`: the receiver has a configuration, but never had a valid one.
     - `failing_restored_at`: when it came into memory, if it was failing by then; else 0.0.
     """
 
     __slots__ = ("barrier_index", "confirmed", "environment", "failing_restored_at", "invalid", "policy",
-                 "receiver", "state", "tokens", "unconfirmed_deliveries")  # fmt: skip
+                 "receiver", "state", "tokens", "unconfirmed_deliveries", "waits_for_room")  # fmt: skip
 
     def __init__(self, receiver: str, environment: ActorEnvironment) -> None:
         self.receiver = receiver
@@ -36,6 +37,7 @@ class LiveState:
         self.tokens = Tokens()
         self.barrier_index = 0
         self.unconfirmed_deliveries = 0
+        self.waits_for_room = False
 
     def restore(self, state: State, policy: Policy | None) -> None:
         """Continue from this state."""
@@ -56,12 +58,17 @@ class LiveState:
                 environment.refuse(str(broken))
                 raise
             environment.totals.decided(fact)
+            if type(fact) is Delivered:
+                count = len(fact.events)
+                self.unconfirmed_deliveries += count
+                # Two more such batches might have to wait for the confirmation, so it has to come soon.
+                soon = self.unconfirmed_deliveries + 2 * count > UNCONFIRMED_MAX
+                environment.recorder.add(fact, self.state, soon)
+                continue
             urgent = not isinstance(fact, NEEDS_NO_CONFIRMATION)
             index = environment.recorder.add(fact, self.state, urgent)
             if urgent:
                 self.barrier_index = index
-            elif type(fact) is Delivered:
-                self.unconfirmed_deliveries += 1
 
     def confirm(self, fact: Fact, state: State) -> None:
         """Take `fact` as confirmed, since the journal holds it."""
@@ -80,8 +87,8 @@ class LiveState:
         elif isinstance(fact, (AlertRaised, AlertRecovered)):
             self.environment.on_alert(fact)
         self.confirmed = state
-        if kind is Delivered:
-            self.unconfirmed_deliveries -= 1
+        if type(fact) is Delivered:
+            self.unconfirmed_deliveries -= len(fact.events)
 
     def bucket_at(self, now: float) -> Bucket | None:
         """The bucket, filled up to now; None if there is no limit."""

@@ -5,15 +5,22 @@ and each is released with the index of the fact on which its release rests. Park
 everything else that happens here follows what was recorded.
 """
 
+from collections.abc import Sequence
+
+from actors.configuration.policy import BatchLimits
 from actors.machine import commands as c
 from actors.machine.event import Event
+from actors.machine.scheduling.next_step import PARK_AFTER_S
 from actors.machine.state import State, is_settled, open_entry
 from actors.memory.cursor import Cursor, LastStored
-from actors.memory.mailbox import Mailbox
+from actors.memory.mailbox import MAILBOX_MAX, Mailbox
 from actors.memory.unacked import ReceiverUnacked
 from actors.ports import Batch
 from actors.runtime.live_state import LiveState
 from actors.runtime.posting_bounds import PostingBounds
+
+READ_EVENTS_MAX = 256
+"""Number of events that one read of the stream returns for a receiver with batches."""
 
 
 class Pending:
@@ -21,22 +28,24 @@ class Pending:
 
     - `mailbox`: events in memory that have no number yet.
     - `open_in_memory`: open events in memory, by position.
-    - `in_flight`: events that are being sent, by position.
+    - `in_flight`: events that are being sent, by position, in `posts_in_flight` POSTs.
     - `cursor`: how far the stream is read, and what is left in it.
     - `unacked`: messages that are handed out and not released.
     - `posting`: how far the events may have been posted.
     """
 
-    __slots__ = ("cursor", "in_flight", "live", "mailbox", "open_in_memory", "posting", "unacked")
+    __slots__ = ("cursor", "in_flight", "live", "mailbox", "open_in_memory", "posting", "posts_in_flight",
+                 "unacked")  # fmt: skip
 
     def __init__(self, live: LiveState) -> None:
         self.live = live
         self.mailbox = Mailbox()
         self.open_in_memory: dict[int, Event] = {}
         self.in_flight: dict[int, Event] = {}
+        self.posts_in_flight = 0
         self.cursor = Cursor()
         self.unacked = ReceiverUnacked(live.receiver, live.environment.shard_unacked)
-        self.posting = PostingBounds(live.environment, live, self.cursor, self.unacked)
+        self.posting = PostingBounds(live.environment, live, self.cursor, self.unacked, self.in_flight)
 
     def restore(self, state: State) -> None:
         """Take the events that came before the state was known, and leave the others in the stream."""
@@ -87,6 +96,17 @@ class Pending:
                 self.unacked.release(position, self.cursor.parked_index)
             else:
                 self.open_in_memory[position] = event
+
+    def expect_batches(self, limits: BatchLimits | None) -> None:
+        """Have room for two batches: one may be collected while another one is being sent."""
+        self.mailbox.hold_batches(limits)
+        self.unacked.send_together(1 if limits is None else 2 * limits.max_events)
+
+    @property
+    def page_events(self) -> int:
+        """Number of events that are read from the stream at once: as many full batches as fit in one read."""
+        batch = self.live.policy.batch if self.live.policy else None
+        return MAILBOX_MAX if batch is None else READ_EVENTS_MAX // batch.max_events * batch.max_events
 
     @property
     def behind_unknown(self) -> bool:
@@ -155,6 +175,47 @@ class Pending:
         else:
             self.mailbox.pop()
 
+    def send(self, events: Sequence[Event]) -> None:
+        """Take the events of one POST out of memory, since they are being sent."""
+        self.posts_in_flight += 1
+        match events:
+            case [event]:
+                self.take_out(event)
+            case _:
+                self.take_together(events)
+        for event in events:
+            self.in_flight[event.position] = event
+
+    def take_together(self, events: Sequence[Event]) -> None:
+        """Take the events out of memory, since they no longer wait. Repeats among them stay."""
+        if waiting := [each for each in events if self.open_in_memory.pop(each.position, None) is None]:
+            self.mailbox.take(waiting)
+
+    def sent(self, events: Sequence[Event], now: float) -> None:
+        """Settle the events of a POST that is over, or hold those that are tried again soon."""
+        self.posts_in_flight -= 1
+        state = self.live.state
+        entries = {each.position: each for each in state.open} if state.open else None
+        for event in events:
+            del self.in_flight[event.position]
+            if entries is None or (entry := entries.get(event.position)) is None:
+                self.settle(event.position)
+            elif entry.next_at - now <= PARK_AFTER_S:
+                self.open_in_memory[event.position] = event
+
+    def not_sent(self, events: Sequence[Event]) -> None:
+        """Hold the events of a POST that was not made: they wait as before."""
+        self.posts_in_flight -= 1
+        waiting, state = list[Event](), self.live.state
+        for event in events:
+            del self.in_flight[event.position]
+            if open_entry(state, event.position) is not None:
+                self.open_in_memory[event.position] = event
+            elif event.position > state.frontier.position:
+                waiting.append(event)
+        if waiting:
+            self.mailbox.put_back(waiting)
+
     def give_up(self, position: int) -> None:
         """Drop the event, which became a dead letter, whether it is in memory or not."""
         if self.open_in_memory.pop(position, None) is None:
@@ -194,7 +255,8 @@ class Pending:
         for position in self.unacked.messages:
             cursor.note_stored(position, sources.get(position, 0))
         self.unacked.release_all(cursor.parked_index)
-        frontier, dropped = live.state.frontier.position, mailbox.clear()
+        # Repeats among the events that are being sent are judged when the numbers of these are recorded.
+        frontier, dropped = live.state.frontier.position, mailbox.clear(after=max(self.in_flight, default=0))
         self.open_in_memory.clear()
         if undecided_to:
             cursor.park_undecided(frontier, undecided_to, len(dropped))

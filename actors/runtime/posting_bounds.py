@@ -1,5 +1,7 @@
 """The bounds of one receiver: whether an attempt may start, and which events may have been posted."""
 
+from collections.abc import Sized
+
 from actors.machine.state import UNCONFIRMED_MAX, UNRECORDED_MAX
 from actors.memory.cursor import Cursor
 from actors.memory.unacked import ReceiverUnacked
@@ -10,20 +12,31 @@ from actors.runtime.live_state import LiveState
 class PostingBounds:
     """The bounds that the shard, and the owners before this one, set to one receiver."""
 
-    __slots__ = ("_cursor", "_environment", "_live", "_unacked")
+    __slots__ = ("_cursor", "_environment", "_in_flight", "_live", "_unacked")
 
     def __init__(
-        self, environment: ActorEnvironment, live: LiveState, cursor: Cursor, unacked: ReceiverUnacked
+        self,
+        environment: ActorEnvironment,
+        live: LiveState,
+        cursor: Cursor,
+        unacked: ReceiverUnacked,
+        in_flight: Sized,
     ) -> None:
         self._environment = environment
         self._live = live
         self._cursor = cursor
         self._unacked = unacked
+        self._in_flight = in_flight
 
     @property
     def may_start(self) -> bool:
         """True if nothing in the shard forbids an attempt."""
         return self._live.unconfirmed_deliveries < UNCONFIRMED_MAX and self._environment.may_start()
+
+    @property
+    def room(self) -> int:
+        """Number of further events that may be in flight, or settled and not confirmed."""
+        return UNCONFIRMED_MAX - self._live.unconfirmed_deliveries - len(self._in_flight)
 
     @property
     def epoch(self) -> int:

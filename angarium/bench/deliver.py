@@ -32,7 +32,8 @@ PUBLISH_TICK_S = 0.002
 class DeliverPlan(Struct, frozen=True, kw_only=True):
     """A plan: number of `deliveries` and receivers, bodies of `size` bytes, a steady `rate` and a gentle one.
 
-    With a `fan` above 1 events are published for a tenant, each for `fan` receivers, and routed. Every
+    With a `fan` above 1 events are published for a tenant, each for `fan` receivers, and routed. With a
+    `batch` above 1 each POST has up to so many events, and the figures about deliveries count events. Every
     timed part (the steady one, the gentle one, each bare loop) takes `timed_s`. If `profile` is given, that
     file says where the node at full load spent its time.
     """
@@ -40,6 +41,7 @@ class DeliverPlan(Struct, frozen=True, kw_only=True):
     receivers: int = 200
     deliveries: int = 60_000
     fan: int = 1
+    batch: int = 1
     size: int = 1000
     shards: int = SHARDS
     rate: int = 500
@@ -192,7 +194,11 @@ class DeliverBench(Bench[DeliverPlan]):
         return await self._meanwhile(node, count, self._publish_steadily(count, rate))
 
     async def _configure(self) -> None:
-        policy = {"secrets": [SECRET]} | ({"events": [">"]} if self._plan.fan > 1 else {})
+        policy: dict[str, object] = {"secrets": [SECRET]}
+        if self._plan.fan > 1:
+            policy["events"] = [">"]
+        if self._plan.batch > 1:
+            policy["batch"] = {"max_events": self._plan.batch}
         for number in range(self._plan.receivers):
             text = msgspec.json.encode({"url": f"{self._sink.url}{number}", **policy})
             receiver = f"{self._tenant(number)}.r{number}"

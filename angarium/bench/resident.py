@@ -37,7 +37,10 @@ class IdlePorts:
     def add(self, fact: Fact, state: State, urgent: bool = False) -> int:
         return 0
 
-    async def send(self, attempt: ports.Attempt) -> Outcome:
+    def flush(self) -> None:
+        return
+
+    async def send(self, attempt: ports.Attempt | ports.BatchAttempt) -> Outcome:
         return NotSent(why="nothing is sent here")
 
     async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> ports.Batch:

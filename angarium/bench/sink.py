@@ -23,6 +23,9 @@ ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 _UNCOUNTED_PATH = b"/" + UNCOUNTED_PATH.encode()
 STAMP_BYTES = 17
 """The first bytes of a body are when it was published: seconds since the epoch, `1795233800.123456`."""
+_DATA = b'"data":'
+_HEAD_BYTES = 1024
+"""The body of the first event of a batch begins before that."""
 
 
 class Report(Struct):
@@ -99,6 +102,12 @@ class Sink:
         arrivals.delays.append(now - float(stamp))
 
 
+def stamp_of(body: bytes) -> bytes:
+    """When the event was published, as its body says; of a batch, the oldest event."""
+    start = body.index(_DATA) + len(_DATA) if body.startswith(b"{") else 0
+    return body[start : start + STAMP_BYTES]
+
+
 class SinkConnection(asyncio.Protocol):
     """One connection: requests one after the other, each answered at once."""
 
@@ -106,7 +115,7 @@ class SinkConnection(asyncio.Protocol):
         self._sink = sink
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
-        self._sequence = 0
+        self._sequences = range(0)
         self._body = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -116,25 +125,28 @@ class SinkConnection(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def on_message_begin(self) -> None:
-        self._sequence, self._body = 0, b""
+        self._sequences, self._body = range(0), b""
 
     def on_url(self, url: bytes) -> None:
         self._url = url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if name == b"angarium-sequence":
-            self._sequence = int(value)
+            first, _, last = value.partition(b"-")
+            self._sequences = range(int(first), int(last or first) + 1)
 
     def on_body(self, body: bytes) -> None:
-        self._body = self._body or body[:STAMP_BYTES]
+        self._body = self._body or body[:_HEAD_BYTES]
 
     def on_message_complete(self) -> None:
         if self._url.startswith(_UNCOUNTED_PATH):
             delay_s = float(self._url.removeprefix(_UNCOUNTED_PATH).partition(b"/")[0])
             asyncio.get_running_loop().call_later(delay_s, self._transport.write, ANSWER)
             return
-        if self._sequence:
-            self._sink.count(self._url, self._sequence, self._body)
+        if self._sequences:
+            stamp = stamp_of(self._body)
+            for sequence in self._sequences:
+                self._sink.count(self._url, sequence, stamp)
         self._transport.write(ANSWER)
 
 

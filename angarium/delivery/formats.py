@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, Literal, assert_never
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from actors.instants import instant_text
 from actors.machine.event import Event
@@ -30,6 +30,7 @@ _STRINGS = re.compile(rb'"[^"]*"?')
 _COUNTED_AT_ONCE = 4096
 """Brackets of which each is counted by itself, where they are deep."""
 _decoder = msgspec.json.Decoder(msgspec.Raw)
+_encoder = msgspec.json.Encoder()
 _HEADER_ESCAPED = re.compile(r"[^!#$&-~]")
 
 
@@ -61,19 +62,32 @@ def format_event(body_format: Format, receiver: str, event: Event, sequence: int
             assert_never(body_format)
 
 
+class _Enveloped(Struct, frozen=True, gc=False):
+    """An event in an envelope, with its members in their order; a ping has no `sequence`."""
+
+    sequence: int | UnsetType
+    id: str
+    type: str
+    timestamp: str
+    again: str | UnsetType
+    content_type: str | UnsetType
+    data: msgspec.Raw | UnsetType
+    data_base64: bytes | UnsetType
+
+
 def envelope(events: Iterable[tuple[Event, int | None]]) -> bytes:
     """`{"events": […]}`: the events in their order, each with its number, which a ping has not."""
-    return msgspec.json.encode({"events": [_enveloped(event, sequence) for event, sequence in events]})
+    return _encoder.encode({"events": [_enveloped(event, sequence) for event, sequence in events]})
 
 
-def _enveloped(event: Event, sequence: int | None) -> dict[str, Any]:
-    members: dict[str, Any] = {} if sequence is None else {"sequence": sequence}
-    members |= {"id": event.id, "type": event.type, "timestamp": instant_text(event.accepted_at)}
-    if event.again:
-        members["again"] = event.again
-    if event.content_type != CONTENT_TYPE_DEFAULT:
-        members["content_type"] = event.content_type
-    return members | _data(event)
+def _enveloped(event: Event, sequence: int | None) -> _Enveloped:
+    written = _json(event)
+    return _Enveloped(
+        UNSET if sequence is None else sequence, event.id, event.type, instant_text(event.accepted_at),
+        event.again or UNSET,
+        UNSET if event.content_type == CONTENT_TYPE_DEFAULT else event.content_type,
+        UNSET if written is None else written, event.body if written is None else UNSET,
+    )  # fmt: skip
 
 
 def _attributes(receiver: str, event: Event, sequence: int | None) -> dict[str, str]:
@@ -107,9 +121,10 @@ def _data(event: Event) -> dict[str, Any]:
 
 def _json(event: Event) -> msgspec.Raw | None:
     """The body, if its type says JSON and it is JSON in UTF-8; None otherwise."""
-    kind = event.content_type.partition(";")[0].strip().lower()
-    if kind != CONTENT_TYPE_DEFAULT and not kind.endswith("+json"):
-        return None
+    if event.content_type != CONTENT_TYPE_DEFAULT:
+        kind = event.content_type.partition(";")[0].strip().lower()
+        if kind != CONTENT_TYPE_DEFAULT and not kind.endswith("+json"):
+            return None
     if is_deep(event.body):
         return None
     try:

@@ -10,17 +10,20 @@ import math
 import random
 import time
 from collections.abc import Callable
+from typing import assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.configuration.policy import Policy
 from actors.configuration.problems import is_sent
 from actors.machine.backoff import longest_backoff_s
+from actors.machine.event import Event
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from angarium import __version__
 from angarium.delivery.custom_signing import CustomSigner, custom_signer
-from angarium.delivery.formats import format_event
+from angarium.delivery.formats import envelope, format_event
 from angarium.delivery.handshake import USUAL_ORIGIN, judged, origin_lines, question
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
 from angarium.delivery.http_exchange.transport import (
@@ -34,6 +37,8 @@ from angarium.delivery.http_exchange.transport import (
 )
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
 
+BATCH_TYPE = "angarium.batch"
+"""The type of a POST with several events."""
 PREPARED_MAX = 8192
 """Receivers whose preparation is cached, some 2 kB each; the oldest are dropped first."""
 
@@ -74,7 +79,7 @@ class HttpSender:
         *,
         clock: Callable[[], float] = time.time,
         ids: random.Random | None = None,
-        traceparent: Callable[[Attempt], bytes] | None = None,
+        traceparent: Callable[[Attempt | BatchAttempt], bytes] | None = None,
         profile_names: Callable[[Policy], ProfileNames] = lambda policy: NO_PROFILES,
         origin: str = USUAL_ORIGIN,
     ) -> None:
@@ -86,7 +91,7 @@ class HttpSender:
         self._origin = origin
         self._prepared: dict[str, _Prepared] = {}
 
-    async def send(self, attempt: Attempt) -> Outcome:
+    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         """See `Sender`."""
         prepared = self._prepared.get(attempt.receiver)
         if prepared is None or prepared.policy is not attempt.policy:
@@ -94,16 +99,25 @@ class HttpSender:
                 prepared = self._prepare(attempt.receiver, attempt.policy)
             except (InvalidTarget, InvalidSecret) as error:
                 return Failed(error=FailureKind.BLOCKED.value, detail=str(error), latency_ms=0.0)
-        if attempt.kind == "handshake":
-            return await self._handshake(attempt, prepared)
-        event, body_format = attempt.event, attempt.policy.format
-        # The published bytes are passed on without a detour, which costs nothing.
-        if body_format == "raw":
-            body, lines = event.body, self._lines(attempt, prepared, event.body, event.content_type)
-        else:
-            formatted = format_event(body_format, attempt.receiver, event, attempt.sequence)
-            body = formatted.body
-            lines = self._lines(attempt, prepared, body, formatted.content_type) + formatted.lines
+        body_format, number = attempt.policy.format, None
+        match attempt:
+            case BatchAttempt():
+                event, number = _joined(attempt)
+                body, lines = event.body, self._lines(attempt, prepared, event, number, event.body)
+            case Attempt(kind="handshake"):
+                return await self._handshake(attempt, prepared)
+            case Attempt(event=event, sequence=sequence):
+                if sequence is not None:
+                    number = b"%d" % sequence
+                # The published bytes are passed on without a detour, which costs nothing.
+                if body_format == "raw":
+                    body, lines = event.body, self._lines(attempt, prepared, event, number, event.body)
+                else:
+                    formatted = format_event(body_format, attempt.receiver, event, sequence)
+                    event, body = replace(event, content_type=formatted.content_type), formatted.body
+                    lines = self._lines(attempt, prepared, event, number, body) + formatted.lines
+            case _:
+                assert_never(attempt)
         outcome = await self._transport.post(
             Request(
                 receiver=attempt.receiver,
@@ -158,33 +172,39 @@ class HttpSender:
         return prepared
 
     def _lines(
-        self, attempt: Attempt, prepared: _Prepared, body: bytes, content_type: str
+        self,
+        attempt: Attempt | BatchAttempt,
+        prepared: _Prepared,
+        event: Event,
+        number: bytes | None,
+        body: bytes,
     ) -> tuple[bytes, ...]:
-        event, secrets, now = attempt.event, prepared.secrets, self._clock()
+        secrets, now = prepared.secrets, self._clock()
         if prepared.old_secrets:
             secrets += tuple(secret for until, secret in prepared.old_secrets if now < until)
-        event_id, timestamp, sequence = event.id.encode(), int(now), attempt.sequence
+        event_id, timestamp = event.id.encode(), int(now)
         lines: tuple[bytes, ...] = (
             b"webhook-id: " + event_id,
             b"webhook-timestamp: %d" % timestamp,
             b"angarium-event: " + event.type.encode(),
             b"angarium-attempt: %d" % attempt.ordinal,
-            b"content-type: " + content_type.encode(),
+            b"content-type: " + event.content_type.encode(),
             b"traceparent: " + self._traceparent(attempt),
         )
         if secrets:
             lines += (b"webhook-signature: " + sign(secrets, event_id, timestamp, body),)
-        if sequence is not None:
-            lines += (b"angarium-sequence: %d" % sequence,)
+        if number is not None:
+            lines += (b"angarium-sequence: " + number,)
             left_s = event.stored_at + attempt.policy.retry.max_age_s - now
-            if attempt.failures == 0 and left_s >= prepared.first_next_s >= attempt.token_s:
+            first = attempt.failures == 0 and type(attempt) is Attempt
+            if first and left_s >= prepared.first_next_s >= attempt.token_s:
                 next_line = prepared.first_next
             else:
                 next_line = _next_line_of_repeat(attempt, left_s)
             if next_line:
                 lines += (next_line,)
             if secrets:
-                lines += (b"angarium-signature: " + sign(secrets, event_id, sequence, body),)
+                lines += (b"angarium-signature: " + sign(secrets, event_id, number, body),)
         if prepared.custom_signer is not None:
             lines += prepared.custom_signer.lines(event, timestamp, body)
         if event.again:
@@ -193,38 +213,55 @@ class HttpSender:
             lines += (b"tracestate: " + event.tracestate.encode(),)
         return lines + prepared.lines
 
-    def _drawn_traceparent(self, attempt: Attempt) -> bytes:
-        """A span of its own for the attempt, in the producer's trace or in a new one (W3C Trace Context)."""
-        event = attempt.event
+    def _drawn_traceparent(self, attempt: Attempt | BatchAttempt) -> bytes:
+        """A span of its own for the attempt, in the producer's trace or in a new one (W3C Trace Context).
+
+        The events of a batch may have several producers, so it always has a new one.
+        """
         drawn = self._ids.getrandbits(192)
         span = drawn >> 128 or 1
-        if event.traceparent:
-            _, trace, _, flags = event.traceparent.split("-")
+        if type(attempt) is Attempt and attempt.event.traceparent:
+            _, trace, _, flags = attempt.event.traceparent.split("-")
             return f"00-{trace}-{span:016x}-{flags}".encode()
         # Sampled: a receiver that follows its caller's flag would otherwise not trace this request at all.
         return b"00-%032x-%016x-01" % (drawn % (1 << 128) or 1, span)
 
 
-def next_attempt_s(policy: Policy, failures: int) -> float | None:
+def next_attempt_s(policy: Policy, failures: int, *, alone: bool = True) -> float | None:
     """The longest time to the next attempt if this one fails, after that many others; None if it is the last.
 
-    The next attempt also needs a token, which the next event of a strict receiver cannot take from it.
+    An event that does not stand `alone` is tried once more in a half of its batch. The next attempt needs
+    a token, too, which the next event of a strict receiver cannot take from it.
     """
     retry, rate = policy.retry, policy.rate
-    if 0 < retry.max_attempts <= failures + 1:
+    if alone and 0 < retry.max_attempts <= failures + 1:
         return None
     delay_s = longest_backoff_s(retry.base_s, retry.cap_s, failures + 1)
     return delay_s if rate is None else max(delay_s, 1 / rate.per_second)
 
 
-def _next_line_of_repeat(attempt: Attempt, left_s: float) -> bytes:
+def _next_line_of_repeat(attempt: Attempt | BatchAttempt, left_s: float) -> bytes:
     """The header about the next attempt, which comes before the event expires; empty if there is none."""
-    delay_s = next_attempt_s(attempt.policy, attempt.failures)
+    alone = isinstance(attempt, Attempt) or len(attempt.events) == 1
+    delay_s = next_attempt_s(attempt.policy, attempt.failures, alone=alone)
     return b"" if delay_s is None or left_s <= 0 else _next_line(min(max(delay_s, attempt.token_s), left_s))
 
 
 def _next_line(delay_s: float) -> bytes:
     return b"angarium-next-attempt-s: %d" % math.ceil(delay_s)
+
+
+def _joined(attempt: BatchAttempt) -> tuple[Event, bytes]:
+    """The batch as one event, and its numbers.
+
+    They are in its id, so that the same id comes again only with the same events, or fewer of them.
+    """
+    first, last = attempt.sequences[0], attempt.sequences[-1]
+    event = Event(
+        position=0, id=f"{attempt.receiver}:{first}-{last}", stored_at=attempt.events[0].stored_at,
+        type=BATCH_TYPE, body=envelope(attempt.numbered),
+    )  # fmt: skip
+    return event, b"%d-%d" % (first, last)
 
 
 def _configured_lines(policy: Policy) -> list[bytes]:

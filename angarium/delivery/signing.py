@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from nacl.signing import SigningKey
 
 
-SIGNED_CONTENT = b"%b.%d.%b"
-"""The signed bytes: the event's id, a number, and the body."""
+SIGNED_CONTENT = b"%b.%b.%b"
+"""The bytes of a signature: the event's id, a number as its header says it, and the body."""
 SIGNATURE_BYTES = 64
 """Length of an ed25519 signature."""
 
@@ -165,9 +165,13 @@ def public_key(text: str) -> str | None:
             return None
 
 
-def sign(secrets: Sequence[SigningSecret], event_id: bytes, number: int, body: bytes) -> bytes:
-    """One signature per secret, in their order, joined by spaces: the value of a signature header."""
-    content = SIGNED_CONTENT % (event_id, number, body)
+def sign(secrets: Sequence[SigningSecret], event_id: bytes, number: int | bytes, body: bytes) -> bytes:
+    """One signature per secret, in their order, joined by spaces: the value of a signature header.
+
+    `number` is a time, or as bytes what `angarium-sequence` says: `17`, or `17-42` for a batch.
+    """
+    text = b"%d" % number if isinstance(number, int) else number
+    content = SIGNED_CONTENT % (event_id, text, body)
     match secrets:
         case [only]:
             return only.sign(content)

@@ -48,7 +48,8 @@ class Behaviour(Struct, frozen=True, kw_only=True):
 class Shown(Struct, frozen=True, kw_only=True):
     """One request as it is shown. `verified` is None if no secret was given.
 
-    `repeat`: the number was seen before; `missing`: how many numbers were left out before this one.
+    `sequence`: the number, or the first one of a batch, which also has a `last_sequence`. `repeat`: a number
+    was seen before; `missing`: how many numbers were left out before the first one.
     """
 
     at: str
@@ -56,6 +57,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     event_id: str | None
     type: str | None
     sequence: int | None
+    last_sequence: int | None
     attempt: int | None
     status: int
     verified: bool | None
@@ -71,14 +73,17 @@ class Numbers:
 
     def __init__(self) -> None:
         self._highest = 0
-        self._recent: deque[int] = deque(maxlen=REMEMBERED_IDS_MAX)
+        self._recent: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_IDS_MAX)
 
-    def record(self, sequence: int) -> tuple[bool, int]:
-        """Record a number; returns whether it came before, and how many it skips after the highest so far."""
-        repeat = sequence in self._recent
-        missing = sequence - self._highest - 1 if self._highest else 0
-        self._highest = max(self._highest, sequence)
-        self._recent.append(sequence)
+    def record(self, first: int, last: int) -> tuple[bool, int]:
+        """Record the numbers of a request, from the first to the last.
+
+        Returns whether any of them came before, and how many they skip after the highest so far.
+        """
+        repeat = any(first <= end and begin <= last for begin, end in self._recent)
+        missing = first - self._highest - 1 if self._highest else 0
+        self._highest = max(self._highest, last)
+        self._recent.append((first, last))
         return repeat, max(0, missing)
 
 
@@ -182,15 +187,17 @@ class Listening:
         headers, now = received.headers, time.time()
         problems = verification.problems(headers, received.body, self._keys, now) if self._keys else []
         self.wrong += bool(problems)
-        sequence = verification.number(headers.get("angarium-sequence"))
+        header = headers.get("angarium-sequence", "")
+        sequences = verification.first_and_last(header)
         numbers = self._numbers_of(received.path)
-        repeat, missing = (False, 0) if sequence is None else numbers.record(sequence)
+        repeat, missing = (False, 0) if sequences is None else numbers.record(*sequences)
         return Shown(
             at=instant_text(now),
             path=received.path,
             event_id=headers.get("webhook-id"),
             type=headers.get("angarium-event"),
-            sequence=sequence,
+            sequence=sequences and sequences[0],
+            last_sequence=sequences[1] if sequences and "-" in header else None,
             attempt=verification.number(headers.get("angarium-attempt")),
             status=status,
             verified=not problems if self._keys else None,
@@ -214,6 +221,8 @@ def _line(shown: Shown, *, whole_body: bool) -> str:
         None: "unchecked",
     }
     number = "-" if shown.sequence is None else str(shown.sequence)
+    if shown.last_sequence is not None:
+        number += f"-{shown.last_sequence}"
     return "  ".join([
         shown.at[11:23],
         *([output.visible(shown.path)] if shown.path != "/" else []),

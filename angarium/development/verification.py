@@ -12,6 +12,8 @@ from angarium.delivery.signing import SIGNED_CONTENT, VerifyingKey
 TIMESTAMP_TOLERANCE_S = 300
 """Largest error of the timestamp, either way (Standard Webhooks)."""
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
+_SIGNED_NUMBER = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?\Z")
+"""A time, a sequence, or the first and last sequence of a batch."""
 
 
 def problems(headers: Mapping[str, str], body: bytes, keys: Sequence[VerifyingKey], now: float) -> list[str]:
@@ -33,18 +35,24 @@ def number(text: str | None) -> int | None:
     return int(text) if text is not None and _NUMBER.match(text) else None
 
 
+def first_and_last(text: str | None) -> tuple[int, int] | None:
+    """The first and last sequence in a header, which are the same without a batch; None for anything else."""
+    found = _SIGNED_NUMBER.match(text) if text is not None else None
+    return None if found is None else (int(found[1]), int(found[2] or found[1]))
+
+
 def _signature_problems(
     name: str, number_name: str, headers: Mapping[str, str], body: bytes, keys: Sequence[VerifyingKey]
 ) -> list[str]:
     event_id, header = headers.get("webhook-id", ""), headers.get(name, "")
-    signed_number = number(headers.get(number_name))
+    signed_number = headers.get(number_name, "")
     if not event_id or not event_id.isascii():
         return [f"{name}: no usable webhook-id"]
-    if signed_number is None:
+    if not _SIGNED_NUMBER.match(signed_number):
         return [f"{name}: no usable {number_name}"]
     if not header:
         return [f"{name} is missing"]
-    content = SIGNED_CONTENT % (event_id.encode(), signed_number, body)
+    content = SIGNED_CONTENT % (event_id.encode(), signed_number.encode(), body)
     signatures = [each.encode("latin-1") for each in header.split()]
     if any(key.verify(each, content) for key in keys for each in signatures):
         return []

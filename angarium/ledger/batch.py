@@ -244,11 +244,12 @@ class RowBatch(Struct):
         if not fact.events:
             self.attempts.append((*key, 0, 0, *shared, None, answer))
             return  # A ping delivers nothing, so it would only lower the mean lateness.
-        minute = self._minute(receiver, began_at)
-        minute[0] += 1
-        minute[outcome] += 1
-        minute[5] += latency_us
+        minute, count = self._minute(receiver, began_at), len(fact.events)
+        minute[0] += count
+        minute[outcome] += count
+        minute[5] += latency_us * count
         minute[6] = max(minute[6], latency_us)
+        minute[9] += 1
         for event in fact.events:
             self.attempts.append((*key, event.sequence, event.position, *shared, event.type or None, answer))
             if verdict == schema.DELIVERED:
@@ -304,8 +305,8 @@ class RowBatch(Struct):
     def _minute(self, receiver: ReceiverRow, at: int) -> list[int]:
         """The totals of a minute.
 
-        Attempts, delivered, failed, throttled, dead; sum and maximum of latency and lateness."""
-        return self.minutes.setdefault((at // 60_000, receiver.id), [0] * 9)
+        Attempts, delivered, failed, throttled, dead; sum and maximum of latency and lateness; POSTs."""
+        return self.minutes.setdefault((at // 60_000, receiver.id), [0] * 10)
 
     def _discard(
         self, receiver: ReceiverRow, at: int, first: int, last: int, ending: int, reason: str | None = None

@@ -133,7 +133,7 @@ class LateReceiver(Struct, frozen=True):
 
 
 class RecordedMinute(Struct, frozen=True):
-    """The attempts to a receiver that began in the minute from `at` on.
+    """The attempts to a receiver that began in the minute from `at` on, each of one event, in `posts` POSTs.
 
     `latency_us` and `late_ms` are sums, over attempts and over delivered events; `…_max` the highest of each.
     """
@@ -148,6 +148,7 @@ class RecordedMinute(Struct, frozen=True):
     latency_us_max: int
     late_ms: int
     late_ms_max: int
+    posts: int
 
 
 class Unknown(Struct, frozen=True):

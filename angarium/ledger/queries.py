@@ -88,7 +88,7 @@ MINUTES_MAX = ROWS_MAX = 1 << 31
 """Minutes of one answer; a query without a limit gets all."""
 _MINUTES = """
 SELECT m.minute * 60000, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead),
-    sum(m.latency_us), max(m.latency_us_max), sum(m.late_ms), max(m.late_ms_max)
+    sum(m.latency_us), max(m.latency_us_max), sum(m.late_ms), max(m.late_ms_max), sum(m.posts)
 FROM minutes m WHERE m.receiver = ? AND m.minute >= ? AND m.minute <= ? GROUP BY m.minute ORDER BY m.minute
 LIMIT ?
 """

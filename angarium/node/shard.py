@@ -167,7 +167,7 @@ class Shard:
             self._context.js, self._context.names, self.number, self.claim.epoch,
             self._reading_terms(self._context.names.deliveries),
             on_event=self.host.arrive, on_malformed=self._misaddressed, floor=lambda: self.journal.floor,
-            known_mark=self._known_mark,
+            known_mark=self._known_mark, joinable=lambda: self.host.shard_unacked.joinable_count,
         )  # fmt: skip
 
     def _reading_terms(self, stream: str) -> ReadingTerms:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from angarium.telemetry.spans import Moment
+from angarium.telemetry.spans import Moment, SpanName
 from angarium.telemetry.trace_ids import TraceContext
 
 TRACES_MAX = 16_384
@@ -18,11 +18,15 @@ Key = tuple[str, int]
 
 
 class KnownTrace(Struct, frozen=True, gc=False):
-    """The trace of an event, the URL of its last attempt, and what happened to it so far."""
+    """The trace of an event, the URL of its last attempt, and what happened to it so far.
+
+    `posts`: the POSTs of batches that contained it, the last one at the end; none without batches.
+    """
 
     context: TraceContext
     url: str
     moments: list[Moment]
+    posts: tuple[SpanName, ...] = ()
 
 
 class KnownTraces:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event as SdkMoment
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlags
 from opentelemetry.trace import SpanKind as SdkKind
 
 from angarium.telemetry.collector_session import CollectorSession
@@ -122,6 +122,7 @@ class QueuedExporter:
             resource=self._resource,
             attributes=span.attributes,
             events=[SdkMoment(each.name, timestamp=_nanoseconds(each.at)) for each in span.moments],
+            links=[Link(_context(*each)) for each in span.links],
             kind=_KINDS[span.kind],
             status=Status(StatusCode.ERROR if span.failed else StatusCode.UNSET),
             start_time=_nanoseconds(span.start),

@@ -5,7 +5,9 @@ URL it shows scheme, host and port: a path or a query may hold a secret. It show
 answer, and no error text beyond its first word.
 """
 
+from collections.abc import Sequence
 from enum import Enum
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -33,8 +35,18 @@ class Moment(Struct, frozen=True, gc=False):
     at: float
 
 
+class SpanName(NamedTuple):
+    """The ids by which a span is known."""
+
+    trace: int
+    span: int
+
+
 class Span(Struct, frozen=True, kw_only=True):
-    """A finished span. Times are in seconds since the epoch; `parent` is 0 for the root of a trace."""
+    """A finished span. Times are in seconds since the epoch; `parent` is 0 for the root of a trace.
+
+    `links`: spans of other traces that belong together with it.
+    """
 
     name: str
     kind: SpanKind
@@ -45,33 +57,48 @@ class Span(Struct, frozen=True, kw_only=True):
     end: float
     attributes: dict[str, Value]
     moments: tuple[Moment, ...] = ()
+    links: tuple[SpanName, ...] = ()
     failed: bool = False
 
 
 def attempt_span(fact: OutcomeFact, event: Numbered, context: TraceContext, url: str) -> Span:
     """The span of a recorded attempt to deliver this event to `url`."""
-    attributes: dict[str, Value] = {"http.request.method": "POST", **_server(url)}
-    if fact.status is not None:
-        attributes["http.response.status_code"] = fact.status
-    if fact.attempt > 1:
-        attributes["http.request.resend_count"] = fact.attempt - 1
     failed = not isinstance(fact, Delivered)
-    if failed:
-        attributes["error.type"] = _error_type(fact)
     return Span(
-        name="POST", kind=SpanKind.CLIENT, trace=context.trace, failed=failed, attributes=attributes,
+        name="POST", kind=SpanKind.CLIENT, trace=context.trace, failed=failed,
+        attributes=_post_attributes(fact, url),
         span=span_id(fact.receiver, event.sequence, fact.attempt, event.id),
         parent=span_id(fact.receiver, event.sequence, DELIVERY_ORDINAL, event.id),
         start=fact.at - fact.latency_ms / 1000, end=fact.at,
     )  # fmt: skip
 
 
+def batch_span(fact: OutcomeFact, post: SpanName, url: str, events: Sequence[SpanName]) -> Span:
+    """The span of a recorded POST of a batch to `url`, with links to the deliveries of its `events`."""
+    failed = not isinstance(fact, Delivered)
+    return Span(
+        name="POST", kind=SpanKind.CLIENT, trace=post.trace, span=post.span, parent=0, failed=failed,
+        attributes=_post_attributes(fact, url) | {"messaging.batch.message_count": len(fact.events)},
+        start=fact.at - fact.latency_ms / 1000, end=fact.at, links=tuple(events),
+    )  # fmt: skip
+
+
+def delivery_name(receiver: str, event: Numbered, context: TraceContext) -> SpanName:
+    """The ids of the span of a delivery."""
+    return SpanName(context.trace, span_id(receiver, event.sequence, DELIVERY_ORDINAL, event.id))
+
+
 def delivery_span(
-    fact: Delivered | DeadLettered, event: Numbered, context: TraceContext, moments: tuple[Moment, ...]
+    fact: Delivered | DeadLettered,
+    event: Numbered,
+    context: TraceContext,
+    moments: tuple[Moment, ...],
+    links: tuple[SpanName, ...] = (),
 ) -> Span:
     """The span of a settled delivery, from the time its event was accepted.
 
-    A copy's is below the span of its routing, any other below that of the producer.
+    A copy's is below the span of its routing, any other below that of the producer. `links`: the POSTs of
+    batches that contained the event.
     """
     tenant = fact.receiver.partition(".")[0]
     parent = route_span_id(tenant, event.source, event.id) if event.source else context.parent
@@ -91,6 +118,7 @@ def delivery_span(
         name=f"deliver {fact.receiver}", kind=SpanKind.CONSUMER, trace=context.trace, failed=failed,
         span=span_id(fact.receiver, event.sequence, DELIVERY_ORDINAL, event.id), parent=parent,
         start=min(event.accepted_at, fact.at), end=fact.at, attributes=attributes, moments=moments,
+        links=links,
     )  # fmt: skip
 
 
@@ -122,6 +150,17 @@ def route_span(event: RoutedEvent, context: TraceContext, at: float) -> Span:
 def moment(fact: AttemptFailed | Throttled) -> Moment:
     """The mark that a failed attempt leaves on the span of its delivery."""
     return Moment("throttled" if isinstance(fact, Throttled) else "backing_off", fact.at)
+
+
+def _post_attributes(fact: OutcomeFact, url: str) -> dict[str, Value]:
+    attributes: dict[str, Value] = {"http.request.method": "POST", **_server(url)}
+    if fact.status is not None:
+        attributes["http.response.status_code"] = fact.status
+    if fact.attempt > 1:
+        attributes["http.request.resend_count"] = fact.attempt - 1
+    if not isinstance(fact, Delivered):
+        attributes["error.type"] = _error_type(fact)
+    return attributes
 
 
 def _server(url: str) -> dict[str, Value]:

@@ -56,6 +56,12 @@ def span_id(receiver: str, sequence: int | None, ordinal: int, event_id: str) ->
     return _derive(8, receiver, event_id if sequence is None else str(sequence), str(ordinal))
 
 
+def batch_span_ids(receiver: str, first: int, last: int, ordinal: int) -> tuple[int, int]:
+    """The trace of a POST of several events, by its first and last number, and the span of one attempt."""
+    numbers = f"{first}-{last}"
+    return _derive(16, receiver, numbers), _derive(8, receiver, numbers, str(ordinal))
+
+
 def unexported_span_id(receiver: str, sequence: int | None, ordinal: int) -> int:
     """An id for an attempt whose span is never exported: no one has to derive it, so it is made quickly."""
     return hash((receiver, sequence, ordinal)) & 0xFFFF_FFFF_FFFF_FFFF or 1

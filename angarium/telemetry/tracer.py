@@ -18,16 +18,33 @@ from actors.machine.facts import (
     Throttled,
 )
 from actors.machine.numbering import Numbered
-from actors.ports import Attempt, Recorded
+from actors.ports import Attempt, BatchAttempt, Recorded
 from actors.totals import ARRIVAL_BOUNDS_S, ATTEMPT_BOUNDS_S
 from angarium.telemetry.exemplars import Exemplar, Exemplars
 from angarium.telemetry.known_traces import KnownTrace, KnownTraces
-from angarium.telemetry.spans import Span, attempt_span, delivery_span, moment, route_span
-from angarium.telemetry.trace_ids import DELIVERY_ORDINAL, Sampler, span_id, trace_context, unexported_span_id
+from angarium.telemetry.spans import (
+    Span,
+    SpanName,
+    attempt_span,
+    batch_span,
+    delivery_name,
+    delivery_span,
+    moment,
+    route_span,
+)
+from angarium.telemetry.trace_ids import (
+    DELIVERY_ORDINAL,
+    SAMPLED_FLAG,
+    Sampler,
+    batch_span_ids,
+    span_id,
+    trace_context,
+    unexported_span_id,
+)
 from streams.routing.routed_events import RoutedEvent
 
 MOMENTS_MAX = 32
-"""Moments of one delivery; later ones are left out."""
+"""Moments of one delivery; later ones are left out. Of its POSTs the last ones are kept, as many."""
 
 
 class Tracer:
@@ -67,8 +84,10 @@ class Tracer:
         """Events that were attempted and are not settled, as far as their spans may be exported."""
         return len(self._known)
 
-    def traceparent(self, attempt: Attempt) -> bytes:
+    def traceparent(self, attempt: Attempt | BatchAttempt) -> bytes:
         """The header of the attempt, whose trace is noted if a span of it may be exported."""
+        if isinstance(attempt, BatchAttempt):
+            return self._traceparent_of_batch(attempt)
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
         addressee = receiver.partition(".")[0] if event.source else receiver
         context = trace_context(addressee, event.id, event.traceparent, self._sampler)
@@ -82,6 +101,26 @@ class Tracer:
                 self._known.put((receiver, sequence), KnownTrace(context, attempt.policy.url, moments))
         return b"00-%032x-%016x-%02x" % (context.trace, span, context.flags)
 
+    def _traceparent_of_batch(self, attempt: BatchAttempt) -> bytes:
+        """The header of a POST of several events, which may belong to several traces.
+
+        It has a trace of its own, with one span. Its events have their spans in their own traces, as without
+        batches, and the spans of their deliveries link to that one.
+        """
+        receiver, url, sampled = attempt.receiver, attempt.policy.url, False
+        first, last = attempt.sequences[0], attempt.sequences[-1]
+        post = SpanName(*batch_span_ids(receiver, first, last, attempt.ordinal))
+        for event, sequence in attempt.numbered:
+            addressee = receiver.partition(".")[0] if event.source else receiver
+            context = trace_context(addressee, event.id, event.traceparent, self._sampler)
+            sampled |= context.sampled
+            if context.sampled or self._failures:
+                known = self._known.get((receiver, sequence))
+                moments, posts = (known.moments, known.posts) if known else ([], ())
+                posts = (*posts[1 - MOMENTS_MAX :], post)
+                self._known.put((receiver, sequence), KnownTrace(context, url, moments, posts))
+        return b"00-%032x-%016x-%02x" % (*post, SAMPLED_FLAG if sampled else 0)
+
     def confirmed(self, entries: Sequence[Recorded]) -> None:
         """Export the spans of these facts, which the journal holds."""
         if not self._known:
@@ -90,6 +129,7 @@ class Tracer:
             fact = entry.fact
             match fact:
                 case Delivered() | AttemptFailed() | Throttled():
+                    self._posted(fact)
                     for event in fact.events:
                         self._attempted(fact, event)
                 case DeadLettered():
@@ -117,6 +157,18 @@ class Tracer:
 
         return export
 
+    def _posted(self, fact: Delivered | AttemptFailed | Throttled) -> None:
+        """Export the span of a POST with several events, if one of their traces is exported."""
+        found = [(event, self._known.get((fact.receiver, event.sequence))) for event in fact.events]
+        notes = [
+            (event, note) for event, note in found
+            if note is not None and note.posts and (note.context.sampled or not _at_once(fact))
+        ]  # fmt: skip
+        if notes:
+            post, url = notes[0][1].posts[-1], notes[0][1].url
+            deliveries = [delivery_name(fact.receiver, event, note.context) for event, note in notes]
+            self._export(lambda: batch_span(fact, post, url, deliveries))
+
     def _attempted(self, fact: Delivered | AttemptFailed | Throttled, event: Numbered) -> None:
         note = self._known.get((fact.receiver, event.sequence))
         if note is None:
@@ -135,8 +187,8 @@ class Tracer:
     def _settled(self, fact: Delivered | DeadLettered, event: Numbered) -> None:
         note = self._known.pop((fact.receiver, event.sequence))
         if note is not None and (note.context.sampled or not _at_once(fact)):
-            context, moments = note.context, tuple(note.moments)
-            exported = self._export(lambda: delivery_span(fact, event, context, moments))
+            context, moments, posts = note.context, tuple(note.moments), note.posts
+            exported = self._export(lambda: delivery_span(fact, event, context, moments, posts))
             if exported and isinstance(fact, Delivered):
                 span = span_id(fact.receiver, event.sequence, DELIVERY_ORDINAL, event.id)
                 age_s = max(fact.at - event.accepted_at, 0.0)

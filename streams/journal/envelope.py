@@ -24,11 +24,14 @@ from streams.nats.errors import NotOurs
 from streams.routing_progress import RoutingProgress, recorded_progress
 from streams.versions import UNREADABLE, read_versioned
 
-VERSION = 4
+VERSION = 5
+VERSION_WITHOUT_GROUPS = 4
 """Version 1 had no marks. A node that knows only version 1 would leave them, and with them all accepted
 losses, out of its claim: positions that are used again would then have old sources. Version 2 had no
 `routed`, which only the durable consumers of its time knew. Version 3 had no parked tenants: a node that
-knows only version 3 would not read what `routed` leaves out."""
+knows only version 3 would not read what `routed` leaves out. Version 4 had no batches: a node that knows only
+version 4 would try the events of a failed POST one by one. It is still written, unless there are such events:
+then one can go back to a node that knows only version 4 until a receiver gets batches."""
 
 
 class _Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,11 +98,15 @@ def encode_flush(
     unclean: Unclean | None,
     marks: Marks = UNKNOWN_MARKS,
     facts: Sequence[bytes],
+    groups: bool = False,
 ) -> bytes:
-    """The message of a flush, with facts as `encode_fact` returned them."""
+    """The message of a flush, with facts as `encode_fact` returned them.
+
+    `groups`: one of them says which events of a failed POST are tried together.
+    """
     return _encoder.encode(
         _Written(
-            v=VERSION,
+            v=VERSION if groups else VERSION_WITHOUT_GROUPS,
             node=node,
             epoch=epoch,
             flush=flush,

@@ -1,7 +1,7 @@
 """The journal of one shard: collects facts, and stores them with one fenced append at a time.
 
-A flush is sent at most 200 ms after its oldest fact was added, or when there are 256 facts; the first one
-after a silence, within 50 ms; an urgent one, at once. It is limited to a quarter of the server's largest
+A flush is sent at most 200 ms after its oldest fact was added, or when its facts name 256 events; the first
+one after a silence, within 50 ms; an urgent one, at once. It is limited to a quarter of the server's largest
 message. Adding facts never waits: the listener is told when they are confirmed, and `stalled` says when
 nothing new may start.
 
@@ -22,7 +22,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from actors.aligned_timers import first_tick_from
-from actors.machine.facts import Fact
+from actors.machine.facts import AttemptFailed, Delivered, EventAccepted, Fact, Throttled
 from actors.machine.state import State
 from actors.totals import Histogram
 from streams.clock import Timekeeper
@@ -37,9 +37,10 @@ from streams.tasks import cancel_and_wait
 
 GATHER_FACTS_S = 0.2
 FLUSH_TICK_S = 0.05
-SMALL_FLUSH_FACTS = 8
-"""Number of facts from which on a flush gathers more for the whole time."""
-FLUSH_AT_FACTS = 256
+SMALL_FLUSH_EVENTS = 8
+"""Number of events from which on a flush gathers more for the whole time."""
+FLUSH_AT_EVENTS = 256
+"""Number of events at which a flush gathers no more facts; a fact without events counts as one."""
 STALLED_AFTER_S = 1.0
 FLUSH_ROUTING_AFTER_S = 1.0
 """Time after which `routed` and new marks are flushed without facts: routing produces none in this shard."""
@@ -47,6 +48,8 @@ FLUSHES_PER_PAYLOAD = 4
 """A flush takes at most this fraction (1/n) of the server's largest message."""
 ENVELOPE_BYTES_MAX = 768
 """Largest number of bytes that a flush needs in addition to its facts."""
+PAYLOAD_MIN = FLUSHES_PER_PAYLOAD * (64 << 10)
+"""The smallest `max_payload` of a server with which a flush has room for the fact of 256 events."""
 FLUSHES_PER_RETENTION = 4
 """Number of times that a quiet shard appends within its journal's retention."""
 APPEND_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -82,18 +85,30 @@ class JournalListener(Protocol):
 
 
 def facts_due_at(count: int, since: float, cut_at: float, *, urgent: bool) -> float:
-    """The time at which a flush with `count` facts is cut, in seconds of the clock of the other times.
+    """The time at which a flush with `count` events is cut, in seconds of the clock of the other times.
 
-    The facts wait `since` then; the last flush was cut at `cut_at`. Urgent or many facts are flushed at once.
+    Its facts wait `since` then; the last flush was cut at `cut_at`. Urgent or many ones are flushed at once.
     The first ones after a silence wait for the next tick, and others for up to `GATHER_FACTS_S`.
     """
-    if urgent or count >= FLUSH_AT_FACTS:
+    if urgent or count >= FLUSH_AT_EVENTS:
         return since
     if since - cut_at >= GATHER_FACTS_S:
         return first_tick_from(since, FLUSH_TICK_S)
-    if count < SMALL_FLUSH_FACTS:
+    if count < SMALL_FLUSH_EVENTS:
         return first_tick_from(since + GATHER_FACTS_S - FLUSH_TICK_S, FLUSH_TICK_S)
     return since + GATHER_FACTS_S
+
+
+def event_count(fact: Fact) -> int:
+    """The number of events whose outcome or number the fact records; 1 for any other fact."""
+    match fact:
+        case (
+            Delivered(events=events) | AttemptFailed(events=events) | Throttled(events=events)
+            | EventAccepted(events=events)
+        ):  # fmt: skip
+            return len(events) or 1
+        case _:
+            return 1
 
 
 class JournalTotals(Struct):
@@ -153,6 +168,7 @@ class Journal:
         self._time = time
         self._quiet_max_s = retention_s / FLUSHES_PER_RETENTION
         self._waiting: list[JournalEntry] = []
+        self._waiting_events = 0
         self._waiting_since = 0.0
         self._storing: _Flush | None = None
         self._flush_number = 0
@@ -182,11 +198,22 @@ class Journal:
         if not self._waiting:
             self._waiting_since = self._loop.time()
         self._waiting.append(JournalEntry(self.index, fact, state))
+        before = self._waiting_events
+        match fact:
+            case Delivered(events=(_,)):  # The most frequent case.
+                self._waiting_events += 1
+            case _:
+                self._waiting_events += event_count(fact)
         if urgent:
             self._urgent_index = self.index
-        if urgent or len(self._waiting) in (1, FLUSH_AT_FACTS):
+        if urgent or not before or before < FLUSH_AT_EVENTS <= self._waiting_events:
             self._wake.set()
         return self.index
+
+    def flush(self) -> None:
+        """Store the facts that were taken without waiting for others."""
+        self._urgent_index = self.index
+        self._wake.set()
 
     # ---- start and stop
 
@@ -247,6 +274,7 @@ class Journal:
         elif pending is not None:
             self._waiting_since = pending.cut_at
             self._waiting = [*pending.entries, *self._waiting]
+            self._waiting_events += sum(event_count(each.fact) for each in pending.entries)
         self._storing, self._flush_number, self._confirmed_flush = None, 0, 0
         self.claim, self.sequence = claim, claim.sequence
         self._urgent_index = self.index
@@ -300,12 +328,12 @@ class Journal:
             due_at = self._cut_at + (0.0 if self._keepalive_due else self._quiet_max_s)
             return due_at if self._routing_due_at is None else min(due_at, self._routing_due_at)
         urgent = self._urgent_index >= self._waiting[0].index
-        return facts_due_at(len(self._waiting), self._waiting_since, self._cut_at, urgent=urgent)
+        return facts_due_at(self._waiting_events, self._waiting_since, self._cut_at, urgent=urgent)
 
     def _cut(self) -> _Flush:
         """The next flush, with as many of the waiting facts as fit into one message."""
         room = self._js.wire.max_payload // FLUSHES_PER_PAYLOAD - ENVELOPE_BYTES_MAX
-        facts = list[bytes]()
+        facts, groups = list[bytes](), False
         for entry in self._waiting:
             fact = encode_fact(entry.fact)
             size = len(fact)
@@ -313,7 +341,11 @@ class Journal:
                 break
             room -= size + 1
             facts.append(fact)
+            match entry.fact:
+                case AttemptFailed() | Throttled():
+                    groups = groups or entry.fact.grouped
         entries, self._waiting = self._waiting[: len(facts)], self._waiting[len(facts) :]
+        self._waiting_events = sum(event_count(each.fact) for each in self._waiting)
         floor = max(self.floor, self._listener.floor_for_flush(self.confirmed_index + len(entries)))
         routing = self._listener.routing().raised_to(self.routing.routed)
         marks = self.marks.raised(self._listener.marks())
@@ -330,6 +362,7 @@ class Journal:
             unclean=self.claim.unclean,
             marks=marks,
             facts=facts,
+            groups=groups,
         )
         return _Flush(self._flush_number, entries, floor, routing, marks, data, self._cut_at)
 

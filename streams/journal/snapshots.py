@@ -31,7 +31,9 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses
 from streams.versions import read_versioned
 
-VERSION = 1
+VERSION = 2
+VERSION_WITHOUT_GROUPS = 1
+"""Version 1 does not know which open events are tried together. It is written unless there are some."""
 BATCH_MESSAGES_MAX = 256
 """Messages in one atomic batch: the server stages it in a file, which takes 4 ms."""
 BATCH_TIMEOUT_S = 5.0
@@ -40,9 +42,14 @@ BATCH_TIMEOUT_S = 5.0
 class Snapshot(Struct, frozen=True, kw_only=True):
     """An actor as of the journal sequence `as_of`, and of every later sequence that does not name it."""
 
-    v: int = VERSION
+    v: int = VERSION_WITHOUT_GROUPS
     as_of: int
     state: State
+
+
+def snapshot_of(state: State, as_of: int) -> Snapshot:
+    """The snapshot of that state, in the lowest version that has all of it."""
+    return Snapshot(v=VERSION if state.has_groups else VERSION_WITHOUT_GROUPS, as_of=as_of, state=state)
 
 
 _decoder = msgspec.json.Decoder(Snapshot)
@@ -132,7 +139,7 @@ class Snapshots:
 
     def _put(self, state: State, as_of: int) -> Put:
         subject = self._names.actor_keys.actor(self._claim.shard, state.receiver)
-        return Put(subject, msgspec.json.encode(Snapshot(as_of=as_of, state=state)))
+        return Put(subject, msgspec.json.encode(snapshot_of(state, as_of)))
 
     def _delete(self, receiver: str) -> Put:
         return Put(self._names.actor_keys.actor(self._claim.shard, receiver), b"", KV_DELETED)

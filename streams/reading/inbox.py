@@ -26,6 +26,7 @@ class Inbox:
     - `on_malformed`: gets an impossible receiver name (two tokens of the subject), the position and the
       reason.
     - `floor`: must not exceed the floor of the confirmed journal.
+    - `joinable`: returns how many more messages could be sent together with those that wait.
 
     The other parameters are those of `Reader`.
     """
@@ -42,6 +43,7 @@ class Inbox:
         on_malformed: Callable[[str, int, str], None],
         floor: Callable[[], int],
         known_mark: Callable[[], Mark] = lambda: NO_MARK,
+        joinable: Callable[[], int] = lambda: 0,
     ) -> None:
         self._on_event = on_event
         self._on_malformed = on_malformed
@@ -56,6 +58,7 @@ class Inbox:
             after=floor,
             known_mark=known_mark,
             batch=PULL_BATCH,
+            more=joinable,
         )
         self.start = self._reader.start
         self.stop = self._reader.stop

@@ -63,6 +63,7 @@ class Puller:
     - `on_message`: called with each message and the content of its reply subject.
     - `on_gap`: called at most once, with the reason why nothing more will come.
     - `room`: that of the connection.
+    - `more`: how many messages, in addition to `batch`, may be requested now.
     """
 
     def __init__(
@@ -75,11 +76,13 @@ class Puller:
         batch: int = 1000,
         on_message: Callable[[Message, DeliveryInfo], None],
         on_gap: Callable[[str], None],
+        more: Callable[[], int] = lambda: 0,
     ) -> None:
         self._js = js
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._room = room
-        self._batch = batch
+        self._batch = self._count_max = batch
+        self._more = more
         self._on_message = on_message
         self._on_gap = on_gap
         self._last = 0
@@ -157,10 +160,14 @@ class Puller:
             self._idle.set()
         if self._next_did_not_fit and self._asked > 0:
             return
-        half = self._asked * 2 <= self._batch or self._bytes_left * 2 <= self._limit
-        if half and not self._pulling_paused:
+        if self._is_half and not self._pulling_paused:
             self._will_ask = True
             self._wanted.set()
+
+    @property
+    def _is_half(self) -> bool:
+        """True if half of what may be requested is used up."""
+        return self._asked * 2 <= self._count_max or self._bytes_left * 2 <= self._limit
 
     async def _ask(self) -> None:
         """Send a request whenever one is wanted."""
@@ -176,10 +183,12 @@ class Puller:
                         await self._request(1, math.inf, LARGE_EXPIRES_S)
                         await self._idle.wait()
                 else:
-                    self._limit = self._room.share
+                    self._limit, self._count_max = self._room.share, self._batch + self._more()
+                    if not self._is_half:
+                        continue  # Fewer may be requested than when it was wanted.
                     rest = self._limit - (self._bytes_left if self._asked else 0)
                     bytes_max = max(rest, self._limit // LIMIT_MIN_PART)
-                    await self._request(max(1, self._batch - self._asked), bytes_max, REQUEST_EXPIRES_S)
+                    await self._request(max(1, self._count_max - self._asked), bytes_max, REQUEST_EXPIRES_S)
             except Disconnected:
                 return  # The wire was closed; nothing can be requested.
 
@@ -214,7 +223,7 @@ class Puller:
         self._asked -= 1
         self._bytes_left -= message.size
         self._nothing_came = self._next_did_not_fit = False
-        half = self._asked * 2 <= self._batch or self._bytes_left * 2 <= self._limit
+        half = self._asked * 2 <= self._count_max or self._bytes_left * 2 <= self._limit
         if (half and not self._will_ask) or self._asked <= 0 or self._bytes_left <= 0:
             self._want()
         self._unacked.append((info.position, message.reply))

@@ -65,7 +65,7 @@ class Reader:
     - `after`: returns the position after which a new consumer begins; the journal must hold that nothing up
       to there is needed.
     - `known_mark`: returns the highest message that was read from the stream before, or in other ways.
-    - `batch`: number of messages that are requested at a time.
+    - `batch`: number of messages that are requested at a time; `more` returns how many may be besides.
     - `received`: the highest position that the current consumer passed on, or the one where it began.
     - `consumers`: the number of consumers so far.
     - `unread`: how many messages the server had left to hand out with the newest one; none are read while
@@ -84,6 +84,7 @@ class Reader:
         after: Callable[[], int],
         known_mark: Callable[[], Mark] = lambda: NO_MARK,
         batch: int = 1000,
+        more: Callable[[], int] = lambda: 0,
     ) -> None:
         self.received = 0
         self.consumers = 0
@@ -101,6 +102,7 @@ class Reader:
         self._marks = ReadMarks()
         self._created = terms.created
         self._batch = batch
+        self._more = more
         self._furthest_before = 0
         self._pulling_paused = False
         self._gapped = asyncio.Event()
@@ -169,6 +171,7 @@ class Reader:
                 self._consumer,
                 room=self._terms.room,
                 batch=self._batch,
+                more=self._more,
                 on_message=self._pass_on,
                 on_gap=self._on_gap,
             )

@@ -88,6 +88,7 @@ from angarium.operations.ledger_queries.minutes import Minute
 minute = Minute(
     at="2026-01-31T12:00:00.000Z", attempts=123456, delivered=123456, failed=123456, throttled=123456,
     dead=123456, latency_ms=1234.5, latency_ms_max=12345.6, late_s=1234.5, late_s_max=12345.6,
+    posts=123456,
 )
 say([cells(minute)], wide=False)
 """
@@ -194,7 +195,7 @@ def test_minutes_fit_80_columns_in_a_line_each() -> None:
     assert len(lines) == 2
     assert max(map(len, lines)) <= 80
     assert lines[1].split() == ["2026-01-31T12:00Z", *["123456"] * 4, "1.23", "s", "1,234", "s"]
-    assert note == "note: 3 columns left out (throttled, longest, most late): --wide shows them"
+    assert note == "note: 4 columns left out (posts, throttled, longest, most late): --wide shows them"
 
 
 def test_minutes_have_all_columns_where_there_is_room() -> None:

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from actors.configuration.policy import Policy, Rate
 from actors.machine.event import Event
 from actors.machine.numbering import Frontier
-from actors.machine.scheduling.steps import Post, Step
+from actors.machine.scheduling.steps import Post, PostBatch, Step
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.runtime import actor, discard, flow_control, host
@@ -374,8 +374,9 @@ def _tokens_watched(run: Run) -> Iterator[None]:
     def watched(state: State, policy: Policy | None, view: View, now: float) -> Step:
         step: Step = next_step(state, policy, view, now)
         process = run.world.stepping
-        if isinstance(step, Post) and process is not None:
-            run.checkers.token_taken(process, step.event.position)
+        if isinstance(step, Post | PostBatch) and process is not None:
+            first = step.event if isinstance(step, Post) else step.events[0]
+            run.checkers.token_taken(process, first.position)
         return step
 
     with patch.object(actor, "next_step", watched):

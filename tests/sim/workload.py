@@ -57,6 +57,8 @@ class Workload:
         self._given_up = self._backlogs.random() < 0.3
         self._ages = self._backlogs.random() < 0.05
         self._gaps = run.world.random("gaps")
+        self._batches = run.world.random("batches")
+        self._batched = self._batches.choice((0.0, 0.0, 0.5, 1.0))
         self._pause_between = self._gaps.choice((0.0, 0.0, 0.05, 0.2))
         self.deletes = self._gaps.random() < 0.25
         self._proofs = run.world.random("handshakes")
@@ -240,6 +242,12 @@ class Workload:
         if self._orders.random() < 0.4:
             yield "order", "relaxed"
             yield "concurrency", self._orders.choice((1, 2, 4, 8, 64))
+        if self._batches.random() < self._batched:
+            yield "batch", {
+                "max_events": self._batches.choice((1, 2, 3, 10, 100, 256)),
+                "max_bytes": self._batches.choice((20, 200, 262_144)),
+                "linger_s": self._batches.choice((0, 0, 0.05, 1, 5)),
+            }  # fmt: skip
         yield "dedup_window", chance.choice((16, 16, 20, 30, 64))
         if chance.random() < 0.1:
             yield "paused", True

@@ -10,7 +10,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, ResourceMetrics
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from angarium.telemetry.spans import Moment, SpanKind
+from angarium.telemetry.spans import Moment, SpanKind, SpanName
 from angarium.telemetry.spans import Span as ExportedSpan
 
 
@@ -99,4 +99,5 @@ def span() -> ExportedSpan:
     return ExportedSpan(
         name="POST", kind=SpanKind.CLIENT, trace=1, span=2, parent=3, start=1.5, end=2.0, failed=True,
         attributes={"http.request.method": "POST"}, moments=(Moment("throttled", 1.75),),
+        links=(SpanName(4, 5),),
     )  # fmt: skip

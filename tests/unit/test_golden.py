@@ -54,7 +54,7 @@ from actors.machine.state import Alert, Counters, Handshake, Open, State
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
 from streams.journal.parked_receivers import Part
-from streams.journal.snapshots import Snapshot
+from streams.journal.snapshots import Snapshot, snapshot_of
 from streams.lost_tails.marks import Mark, Marks, SourceOffset
 from streams.resending.job import Job
 from streams.resending.redrive_job import RedriveJobPlan
@@ -141,9 +141,11 @@ MARKS = Marks(
 )  # fmt: skip
 FLUSH_2 = replace(FLUSH_1, v=2, marks=MARKS, facts=FACTS)
 FLUSH_3 = replace(FLUSH_2, v=3, routed=16)
-FLUSH = replace(FLUSH_3, v=4, parked_tenants={"acme": 9})
-ALERTS = replace(FLUSH, facts=LATER_FACTS)
-HANDSHAKES = replace(FLUSH, facts=HANDSHAKE_FACTS)
+FLUSH_4 = replace(FLUSH_3, v=4, parked_tenants={"acme": 9})
+ALERTS = replace(FLUSH_4, facts=LATER_FACTS)
+HANDSHAKES = replace(FLUSH_4, facts=HANDSHAKE_FACTS)
+HALVED = replace(FAILED, events=(EVENT, replace(EVENT, sequence=4, position=42, id="evt:4")), halved=True)
+FLUSH = replace(FLUSH_4, v=5, facts=(HALVED,))
 
 STATE = State(
     receiver=WHO,
@@ -173,14 +175,16 @@ STATE = State(
     counters=Counters(delivered=1, failed_attempts=2, throttled=3, dead=4, discarded=5, duplicates=6),
 )  # fmt: skip
 
-SNAPSHOT = Snapshot(as_of=99, state=STATE)
-WITH_ALERTS = Snapshot(
-    as_of=100,
-    state=State(
+SNAPSHOT_1 = Snapshot(v=1, as_of=99, state=STATE)
+WITH_ALERTS = snapshot_of(
+    State(
         receiver=WHO, alerts=(Alert(kind="failing", raised_at=AT, raised=True),), alert_number=5,
         unpublished_alerts=(ALERT,), dead_letter_at=AT - 1,
     ),
+    100,
 )  # fmt: skip
+GROUPED = replace(STATE, open=(replace(STATE.open[0], post=(5, 6), halved=True),), joined=3)
+SNAPSHOT = snapshot_of(GROUPED, 99)
 
 WITH_HANDSHAKE = Snapshot(
     as_of=101,
@@ -245,7 +249,11 @@ def test_a_flush_of_version_3() -> None:
 
 
 def test_a_flush_of_version_4() -> None:
-    assert decode_flush(golden("flush-v4.json"), "golden") == FLUSH
+    assert decode_flush(golden("flush-v4.json"), "golden") == FLUSH_4
+
+
+def test_a_flush_of_version_5() -> None:
+    assert decode_flush(golden("flush-v5.json"), "golden") == FLUSH
 
 
 def test_a_flush_with_alerts() -> None:
@@ -265,7 +273,11 @@ def test_a_snapshot_with_alerts() -> None:
 
 
 def test_a_snapshot_of_version_1() -> None:
-    assert msgspec.json.decode(golden("snapshot-v1.json"), type=Snapshot) == SNAPSHOT
+    assert msgspec.json.decode(golden("snapshot-v1.json"), type=Snapshot) == SNAPSHOT_1
+
+
+def test_a_snapshot_of_version_2() -> None:
+    assert msgspec.json.decode(golden("snapshot-v2.json"), type=Snapshot) == SNAPSHOT
 
 
 def test_a_checkpoint_of_version_1() -> None:
@@ -304,22 +316,24 @@ def test_a_plan_of_a_redrive_job_of_version_1() -> None:
     assert msgspec.json.decode(golden("redrive-job-v1.json"), type=RedriveJobPlan) == REDRIVE_JOB_PLAN
 
 
-def encoded(flush: Flush) -> bytes:
+def written_flush(flush: Flush, *, groups: bool) -> bytes:
     return encode_flush(
         node=flush.node, epoch=flush.epoch, flush=flush.flush, floor=flush.floor,
         routing=RoutingProgress(routed=16, parked_tenants=flush.parked_tenants),
         at=flush.at, unclean=flush.unclean, marks=flush.marks,
-        facts=[encode_fact(fact) for fact in flush.facts],
+        facts=[encode_fact(fact) for fact in flush.facts], groups=groups,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "written"), [
-    ("flush-v4.json", encoded(FLUSH)),
-    ("alerts-v4.json", encoded(ALERTS)),
-    ("handshakes-v4.json", encoded(HANDSHAKES)),
+    ("flush-v4.json", written_flush(FLUSH_4, groups=False)),
+    ("alerts-v4.json", written_flush(ALERTS, groups=False)),
+    ("handshakes-v4.json", written_flush(HANDSHAKES, groups=False)),
+    ("flush-v5.json", written_flush(FLUSH, groups=True)),
     ("snapshot-handshake-v1.json", msgspec.json.encode(WITH_HANDSHAKE)),
-    ("snapshot-v1.json", msgspec.json.encode(SNAPSHOT)),
+    ("snapshot-v1.json", msgspec.json.encode(snapshot_of(STATE, 99))),
     ("snapshot-alerts-v1.json", msgspec.json.encode(WITH_ALERTS)),
+    ("snapshot-v2.json", msgspec.json.encode(SNAPSHOT)),
     ("checkpoint-v4.json", encode_checkpoint(CHECKPOINT)),
     ("parked-v1.json", msgspec.json.encode(PART)),
     ("redrive-v2.json", msgspec.json.encode(PLAN)),

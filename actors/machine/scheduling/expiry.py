@@ -26,7 +26,9 @@ def own_failures_reason(entry: Open, policy: Policy) -> str:
     """The reason to give up an open event because of its own failures; empty if there is none."""
     if entry.aborted or entry.rejections >= policy.retry.rejected_attempts:
         return "rejected"
-    return "attempts" if 0 < policy.retry.max_attempts <= entry.failures else ""
+    # A POST with several events does not show which of them failed.
+    used_up = entry.failed_alone and 0 < policy.retry.max_attempts <= entry.failures
+    return "attempts" if used_up else ""
 
 
 def overflow_count(state: State, policy: Policy, view: View) -> int:

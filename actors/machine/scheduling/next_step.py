@@ -10,6 +10,7 @@ from actors.machine.event import Event
 from actors.machine.handshake.verification import is_verified, next_handshake_at
 from actors.machine.numbering import is_repeat
 from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.batches import assemble, post_of
 from actors.machine.scheduling.expiry import give_up_due, next_given_up, own_failures_reason
 from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.unverified import step_while_unverified
@@ -47,7 +48,8 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     cursor = view.cursor
     if not (cursor.counted or cursor.counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:
         return s.CountBacklog(cursor.read_to)
-    if len(view.in_flight) >= concurrency_of(state, policy):
+    posts = len(view.in_flight) if policy.batch is None else view.posts_in_flight
+    if posts >= concurrency_of(state, policy):
         return _IN_FLIGHT
     head = view.head
     if head and _is_over(state, head):
@@ -134,8 +136,15 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
         if isinstance(step, s.WaitUntil):
             return _wait(now, min(step.at, ends_at), step.rule, drops=view.has_unacked)
         return step
-    if event is None:
-        return s.ReadOpenEvent(entry.position) if entry else s.ReadBacklog(view.cursor.read_to)
+    if policy.batch is not None:
+        together = assemble(state, policy, policy.batch, view, now, entry)
+        if not isinstance(together, tuple):
+            return _before(together, ends_at)
+        event = together[0]
+    elif event is None:
+        return s.ReadOpenEvents((entry.position,)) if entry else s.ReadBacklog(view.cursor.read_to)
+    else:
+        together = (event,)
     if not view.bounds.may_start:
         return _UNREADY
     free = state.limit is None or view.granted == event.position
@@ -146,7 +155,9 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
                 now, min(next_token_at(filled, state.limit), ends_at), Rule.TOKEN, drops=view.has_unacked
             )
         if state.limit.slow:
-            return c.StartAttempt(event)
+            return c.StartAttempt(together)
+    if policy.batch is not None:
+        return post_of(state, policy, together, free=free)
     if entry is None:
         return s.Post(event, state.frontier.sequence + 1, 1, free, accepted=policy.order == "relaxed")
     return s.Post(event, entry.sequence, entry.attempts + 1, free)
@@ -159,6 +170,11 @@ def _give_up(state: State, policy: Policy, view: View, now: float, entry: Open |
         return _BURIALS_FULL
     events = (as_numbered(entry),) if entry else next_given_up(state, policy, view, now, reason)
     return c.GiveUpEvents(events, reason)
+
+
+def _before(step: s.Step, ends_at: float) -> s.Step:
+    """The step, which does not wait beyond the time at which its oldest event is given up."""
+    return s.WaitUntil(min(step.at, ends_at), step.rule) if isinstance(step, s.WaitUntil) else step
 
 
 def _wait(now: float, until: float, rule: Rule, *, drops: bool) -> s.Step:

@@ -31,6 +31,20 @@ class Post(Struct, frozen=True, gc=False):
     accepted: bool = False
 
 
+class PostBatch(Struct, frozen=True, gc=False):
+    """Make attempt `attempt` of these events in one POST, with the numbers `sequences`.
+
+    - `free`: the attempt has its token already.
+    - `accepted`: those of them whose numbers are recorded first.
+    """
+
+    events: tuple[Event, ...]
+    sequences: tuple[int, ...]
+    attempt: int
+    free: bool
+    accepted: tuple[Event, ...] = ()
+
+
 class Bury(Struct, frozen=True):
     """Publish these dead letters."""
 
@@ -49,10 +63,10 @@ class CountBacklog(Struct, frozen=True):
     after: int
 
 
-class ReadOpenEvent(Struct, frozen=True):
-    """Read the open event at `position` again: its body is not in memory."""
+class ReadOpenEvents(Struct, frozen=True):
+    """Read the open events at these positions again: their bodies are not in memory."""
 
-    position: int
+    positions: tuple[int, ...]
 
 
 class ConfirmReceiver(Struct, frozen=True):
@@ -83,10 +97,11 @@ RecordedStep = OpenReceiver | Adopt | DropRepeat | RefuseEvent | GiveUpEvents | 
 
 Step = (
     Post
+    | PostBatch
     | Bury
     | ReadBacklog
     | CountBacklog
-    | ReadOpenEvent
+    | ReadOpenEvents
     | ConfirmReceiver
     | Park
     | WaitUntil

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from actors.machine.bucket import Bucket
 from actors.machine.event import Event
+from actors.machine.state import UNCONFIRMED_MAX
 
 
 class Cutoff(Struct, frozen=True, gc=False):
@@ -24,10 +25,14 @@ class BoundsView(Protocol):
     - `released_to`: no event up to here belongs to a new receiver.
     - `posted_to_max`: no owner can have posted beyond this position.
     - `handshakes_known`: every node that may take over knows the facts about handshakes.
+    - `room`: number of further events that may be in flight, or settled and not confirmed.
     """
 
     @property
     def may_start(self) -> bool: ...
+
+    @property
+    def room(self) -> int: ...
 
     @property
     def epoch(self) -> int: ...
@@ -46,6 +51,7 @@ class NoBounds(Struct, frozen=True):
     """The bounds if the shard sets none."""
 
     may_start: bool = True
+    room: int = UNCONFIRMED_MAX
     epoch: int = 1
     released_to: int = 0
     posted_to_max: int = 0
@@ -93,14 +99,14 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
 
     - `waiting`: all events in memory that have no number yet, oldest first.
     - `open_in_memory`: the open events in memory, by position.
-    - `in_flight`: positions of the events that are being sent.
+    - `in_flight`: positions of the events that are being sent, in `posts_in_flight` POSTs.
     - `cursor`: how far the stream is read.
     - `cutoff`: the order to give up everything up to a position, if there is one.
     - `overflowed_at`: when events were last given up for `overflow`.
     - `has_unacked`: the receiver holds messages that the consumer handed out.
     - `barrier_unconfirmed`: a fact that must be confirmed before anything starts is not confirmed yet.
     - `burying`: dead letters are being stored.
-    - `granted`: position of the event whose attempt is recorded and not made yet; 0 if there is none.
+    - `granted`: position of the first event whose attempt is recorded and not made yet; 0 if there is none.
     - `policy_adopted`: the configuration in memory is the one that the facts name.
     - `handshake_under_way`: a handshake is recorded or being made.
     - `confirming`: the leader is being asked whether the receiver exists.
@@ -115,6 +121,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     waiting: Sequence[Event] = ()
     open_in_memory: Mapping[int, Event] = field(default_factory=dict)
     in_flight: Collection[int] = ()
+    posts_in_flight: int = 0
     cursor: CursorView = UnreadCursor()
     cutoff: Cutoff | None = None
     overflowed_at: float = 0.0

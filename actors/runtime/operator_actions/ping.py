@@ -73,6 +73,6 @@ async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bo
     if isinstance(outcome, NotSent):
         raise ControlDenied("unavailable", outcome.why)
     if not environment.stopped:
-        actor.live.record(c.RecordOutcome(None, outcome), environment.clock.now())
+        actor.live.record(c.RecordOutcome((), outcome), environment.clock.now())
         actor.wake()
     return outcome

@@ -28,6 +28,10 @@ DESCRIPTIONS = {
     "order": "strict: an event starts when the previous one is settled. relaxed: several at a time.",
     "rate": 'The rate limit: "10/second", or an object. Null: the default of the nodes.',
     "concurrency": "The highest number of attempts in flight, in relaxed order.",
+    "batch": "Send up to so many events in one POST, in an envelope. Null: one event in each.",
+    "BatchLimits.max_events": "The highest number of events in one POST.",
+    "BatchLimits.max_bytes": "The highest sum of their bodies, as published; a larger event goes alone.",
+    "BatchLimits.linger_s": "How long the oldest of them waits for more; a batch that is full does not wait.",
     "timeout_s": "The time limit of an attempt.",
     "retry": "The rules for retrying a failed delivery, and for giving it up.",
     "offline": "The times without a success after which it is offline, and disabled.",
@@ -78,7 +82,7 @@ _SECRET = {
     "pattern": f"^((whsec|whs512)_{_BASE64}{{32,86}}={{0,2}}|(whsk|whpk)_{_BASE64}{{43,86}}={{0,2}}|{MASK})$",
 }
 _NULL = {"type": "null"}
-_OBJECTS = ("Rate", "Retry", "Offline", "AlertSettings", "OldSecret", "CustomSignature")
+_OBJECTS = ("Rate", "BatchLimits", "Retry", "Offline", "AlertSettings", "OldSecret", "CustomSignature")
 
 
 def configuration_schemas() -> dict[str, Schema]:
@@ -88,6 +92,7 @@ def configuration_schemas() -> dict[str, Schema]:
     for name in _OBJECTS:
         found[name]["additionalProperties"] = False
         _describe(found[name]["properties"], f"{name}.")
+    found["BatchLimits"]["description"] = "The limits of one POST that has several events."
     found["CustomSignature"]["description"] = "A header in the receiver's own convention."
     found["OldSecret"]["description"] = "An earlier secret that also signs, until a given time."
     found["OldSecret"]["properties"]["secret"] |= _SECRET

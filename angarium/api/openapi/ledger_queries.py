@@ -198,6 +198,7 @@ LIST_MINUTES = _described(
         "minutes": [{
             "at": _AT, "attempts": 20, "delivered": 17, "failed": 3, "throttled": 0, "dead": 0,
             "latency_ms": 12.8, "latency_ms_max": 31.2, "late_s": 0.8, "late_s_max": 2.5,
+            "posts": 20,
         }],
         "next_cursor": "1795377660000",
         "ledger": _LEDGER,

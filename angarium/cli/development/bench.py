@@ -38,6 +38,8 @@ def bench() -> None:
 @click.option("--deliveries", default=60_000, show_default=True, type=click.IntRange(100))
 @click.option("--fan", default=1, show_default=True, type=click.IntRange(1, 1000),
               help="Receivers that get each event; 1: direct sends.")  # fmt: skip
+@click.option("--batch", default=1, show_default=True, type=click.IntRange(1, 256),
+              help="Events in one POST; 1: without batches.")  # fmt: skip
 @click.option("--size", default=1000, show_default=True, type=click.IntRange(17, 200_000),
               help="Body size in bytes.")  # fmt: skip
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 600),
@@ -50,6 +52,7 @@ def deliver(
     receivers: int,
     deliveries: int,
     fan: int,
+    batch: int,
     size: int,
     shards: int,
     seconds: float,
@@ -64,8 +67,8 @@ def deliver(
     from angarium.bench.deliver import DeliverPlan, measured
 
     plan = DeliverPlan(
-        receivers=receivers, deliveries=deliveries, fan=fan, size=size, shards=shards, timed_s=seconds,
-        profile=profile,
+        receivers=receivers, deliveries=deliveries, fan=fan, batch=batch, size=size, shards=shards,
+        timed_s=seconds, profile=profile,
     )  # fmt: skip
     figures = _run(measured, plan, as_json, FIGURE_HEADINGS, _rows)
     _check(figures, "delivery")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 HEADINGS = (
     "minute",
     "attempts",
+    "posts",
     "delivered",
     "failed",
     "throttled",
@@ -37,7 +38,8 @@ NARROW_COLUMNS = ("minute", "attempts", "delivered", "failed", "dead", "latency"
 def minutes(receiver: str, wide: bool, as_json: bool, **given: Any) -> None:
     """Show the attempts to a receiver by minute: how many, how they ended, how long they took.
 
-    Latency is the mean of the attempts, and the longest; lateness the mean time from accepting an event to
+    An attempt is of one event; a POST of a receiver with batches has several. Latency is the mean of the
+    attempts, and the longest; lateness the mean time from accepting an event to
     delivering it, and the longest. Minutes in which nothing happened are left out.
     """
     from angarium.cli.ledger_queries.ask_ledger import ask_ledger, period_ms, show_notes
@@ -68,6 +70,7 @@ def cells(each: "Minute") -> dict[str, Any]:
     return {
         "minute": f"{each.at[:16]}Z",
         "attempts": each.attempts,
+        "posts": each.posts,
         "delivered": each.delivered,
         "failed": each.failed,
         "throttled": each.throttled,

@@ -37,13 +37,14 @@ WHERE d.ending IS NULL AND d.ended_at IS NULL AND r.id = d.receiver AND r.shard 
 """
 MINUTES = """
 INSERT INTO minutes AS old SELECT * FROM unnest(?::bigint[], ?::int[], ?::bigint[], ?::bigint[], ?::bigint[],
-    ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::int[])
+    ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::int[], ?::bigint[])
 ON CONFLICT (minute, receiver, period) DO UPDATE SET
     attempts = old.attempts + excluded.attempts, delivered = old.delivered + excluded.delivered,
     failed = old.failed + excluded.failed, throttled = old.throttled + excluded.throttled,
     dead = old.dead + excluded.dead, latency_us = old.latency_us + excluded.latency_us,
     latency_us_max = greatest(old.latency_us_max, excluded.latency_us_max),
-    late_ms = old.late_ms + excluded.late_ms, late_ms_max = greatest(old.late_ms_max, excluded.late_ms_max)
+    late_ms = old.late_ms + excluded.late_ms, late_ms_max = greatest(old.late_ms_max, excluded.late_ms_max),
+    posts = old.posts + excluded.posts
 """
 BLOCK = """
 INSERT INTO blocks AS old VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (block) DO UPDATE SET

@@ -170,7 +170,7 @@ class PostgresStore:
             await session.copy("facts", batch.facts)
             if batch.minutes:
                 period = period_of(batch.block)
-                minutes = [(*key, *totals, period) for key, totals in batch.minutes.items()]
+                minutes = [(*key, *totals, period, posts) for key, (*totals, posts) in batch.minutes.items()]
                 await session.each(statements.MINUTES, minutes)
             if batch.count:
                 span = (batch.first, batch.last, batch.since, batch.until, batch.count)

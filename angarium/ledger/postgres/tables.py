@@ -7,7 +7,7 @@ contains its period.
 
 from angarium.ledger import schema
 
-VERSION = 5
+VERSION = 6
 VERSION_MIN = 14
 """PostgreSQL 14 is the first that detaches a partition while others read it."""
 
@@ -65,7 +65,7 @@ CREATE TABLE minutes (
     minute bigint NOT NULL, receiver int NOT NULL, attempts bigint NOT NULL, delivered bigint NOT NULL,
     failed bigint NOT NULL, throttled bigint NOT NULL, dead bigint NOT NULL, latency_us bigint NOT NULL,
     latency_us_max bigint NOT NULL, late_ms bigint NOT NULL, late_ms_max bigint NOT NULL,
-    period int NOT NULL,
+    period int NOT NULL, posts bigint NOT NULL,
     PRIMARY KEY (minute, receiver, period)
 ) PARTITION BY RANGE (period);
 CREATE TABLE states (
@@ -114,6 +114,8 @@ SET LOCAL statement_timeout = 0;
 ALTER TABLE configurations ADD COLUMN IF NOT EXISTS changed_by text NOT NULL DEFAULT '';
 ALTER TABLE configurations ADD COLUMN IF NOT EXISTS replaced bigint;
 ALTER TABLE deliveries ADD COLUMN IF NOT EXISTS published_at bigint;
+ALTER TABLE minutes ADD COLUMN IF NOT EXISTS posts bigint NOT NULL DEFAULT 0;
+UPDATE minutes SET posts = attempts WHERE posts = 0;
 DROP INDEX IF EXISTS deliveries_open, deliveries_unended;
 {UNENDED_INDEX}
 """

@@ -44,12 +44,13 @@ UPDATE deliveries SET attempts = max(attempts, ?), first_at = coalesce(first_at,
 """
 _ENDED_UNSEEN = "UPDATE deliveries SET ended_at = ? WHERE ending IS NULL AND ended_at IS NULL"
 _MINUTE = """
-INSERT INTO minutes VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
+INSERT INTO minutes VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
     attempts = attempts + excluded.attempts, delivered = delivered + excluded.delivered,
     failed = failed + excluded.failed, throttled = throttled + excluded.throttled,
     dead = dead + excluded.dead, latency_us = latency_us + excluded.latency_us,
     latency_us_max = max(latency_us_max, excluded.latency_us_max),
-    late_ms = late_ms + excluded.late_ms, late_ms_max = max(late_ms_max, excluded.late_ms_max)
+    late_ms = late_ms + excluded.late_ms, late_ms_max = max(late_ms_max, excluded.late_ms_max),
+    posts = posts + excluded.posts
 """
 _TOUCHED = """
 UPDATE receivers SET shard = ?, failing_since = ?, failures = ?, disabled = ?, paused = ?, last_at = ?,

@@ -2,7 +2,7 @@
 
 from angarium.ledger import schema
 
-VERSION = 6
+VERSION = 7
 TYPE_INDEX = "CREATE INDEX attempts_type ON attempts (block, receiver, type, at) WHERE type IS NOT NULL"
 UNENDED_INDEX = "CREATE INDEX deliveries_unended ON deliveries (receiver, sequence) WHERE ending IS NULL"
 
@@ -51,7 +51,7 @@ CREATE TABLE minutes (
     minute INTEGER NOT NULL, receiver INTEGER NOT NULL, attempts INTEGER NOT NULL, delivered INTEGER NOT NULL,
     failed INTEGER NOT NULL, throttled INTEGER NOT NULL, dead INTEGER NOT NULL,
     latency_us INTEGER NOT NULL, latency_us_max INTEGER NOT NULL, late_ms INTEGER NOT NULL,
-    late_ms_max INTEGER NOT NULL,
+    late_ms_max INTEGER NOT NULL, posts INTEGER NOT NULL,
     PRIMARY KEY (minute, receiver)
 ) WITHOUT ROWID;
 CREATE TABLE changes (
@@ -109,6 +109,11 @@ PRAGMA user_version = 5;
     5: """
 ALTER TABLE deliveries ADD COLUMN published_at INTEGER;
 PRAGMA user_version = 6;
+""",
+    6: """
+ALTER TABLE minutes ADD COLUMN posts INTEGER NOT NULL DEFAULT 0;
+UPDATE minutes SET posts = attempts;
+PRAGMA user_version = 7;
 """,
 }
 """The steps from each older version to the next one."""

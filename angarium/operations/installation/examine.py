@@ -23,6 +23,7 @@ from streams.fleet.seen_members import seen_members
 from streams.installation.requirements import Mismatch, MissingStreams
 from streams.installation.setup import check
 from streams.installation.topology import Installation
+from streams.journal.journal import PAYLOAD_MIN
 from streams.nats.errors import ApiError, ConnectError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
@@ -55,7 +56,7 @@ async def examine(settings: Settings) -> list[Finding]:
     findings += [_variable(each) for each in unknown_variables()]
     try:
         async with open_jetstream(settings, for_command=True) as js:
-            findings.append(ok("nats", f"nats-server {js.wire.server_version}"))
+            findings.append(nats_finding(js.wire.server_version, js.wire.max_payload))
             findings += await _topology(js, settings)
             if findings[-1].ok:
                 findings += await examine_running(js, installation(settings), settings.tenants)
@@ -80,6 +81,15 @@ async def problems(access: Access) -> list[Finding]:
 def _variable(unknown: UnknownVariable) -> Finding:
     """The finding about an unknown variable; one that seems to be meant for other programs is harmless."""
     return (warning if unknown.meant is None else problem)("settings", str(unknown))
+
+
+def nats_finding(version: str, max_payload: int) -> Finding:
+    """Check that the server takes messages as large as the record of the largest batch."""
+    if max_payload < PAYLOAD_MIN:
+        text = f"nats-server {version} has a max_payload of {quantities.bytes_text(max_payload)}"
+        remedy = f"for batches it needs {quantities.bytes_text(PAYLOAD_MIN)}; the default is 1 MiB"
+        return problem("nats", text, remedy)
+    return ok("nats", f"nats-server {version}")
 
 
 async def _topology(js: JetStream, settings: Settings) -> list[Finding]:

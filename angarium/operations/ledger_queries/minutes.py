@@ -16,7 +16,8 @@ from angarium.operations.ledger_queries.ledger_access import (
 class Minute(Struct, frozen=True):
     """The attempts that began in a minute, and the events that were given up in it (`dead`).
 
-    Latency is that of an attempt; lateness the time from accepting an event to delivering it, null
+    An attempt is of one event; several are in one of the `posts` if the receiver gets batches. Latency is
+    that of an attempt; lateness the time from accepting an event to delivering it, null
     without any.
     """
 
@@ -30,6 +31,7 @@ class Minute(Struct, frozen=True):
     latency_ms_max: float | None
     late_s: float | None
     late_s_max: float | None
+    posts: int
 
 
 class MinuteList(Struct, frozen=True):
@@ -73,4 +75,5 @@ def _minute(each: RecordedMinute) -> Minute:
         latency_ms_max=each.latency_us_max / 1000 if tried else None,
         late_s=round(each.late_ms / each.delivered / 1000, 3) if delivered else None,
         late_s_max=each.late_ms_max / 1000 if delivered else None,
+        posts=each.posts,
     )  # fmt: skip

@@ -20,7 +20,8 @@ NODE = (
         name="angarium_deliveries_total", kind=MetricKind.COUNTER, unit="{attempt}",
         help="Attempts by outcome.",
         labels=(MetricLabel("outcome", "`delivered`, `failed`, `rejected`, `throttled`, `gone`"),),
-        note="[What the answer meant](wire.md#what-a-receiver-answers). Pings do not count",
+        note="[What the answer meant](wire.md#what-a-receiver-answers). "
+        "A batch counts once for each of its events; pings do not count",
     ),
     MetricDescription(
         name="angarium_handshakes_total", kind=MetricKind.COUNTER, unit="{handshake}",
@@ -36,6 +37,7 @@ NODE = (
             "`2xx` to `5xx`, else the [stage](troubleshooting.md#why-a-receiver-gets-nothing) that failed, "
             "or `not_sent` (the lease had expired)",
         ),),
+        note="A batch counts as one",
     ),
     MetricDescription(
         name="angarium_attempt_seconds", kind=MetricKind.HISTOGRAM, unit="s",

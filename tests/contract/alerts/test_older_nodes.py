@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from actors.machine.outcome import Answered, Outcome
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from angarium.node.app import joined_node
 from streams.clock import SystemTime
 from streams.fleet.members import Member
@@ -26,7 +26,7 @@ OLDER = Member(
 class Gone:
     """Answers each attempt with 410."""
 
-    async def send(self, attempt: Attempt) -> Outcome:
+    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         return Answered(status=410, latency_ms=1.0)
 
 

@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from actors.errors import Unavailable
+from actors.machine.facts import AttemptFailed, Delivered
+from actors.machine.numbering import Numbered
 from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.journal.envelope import encode_flush
@@ -23,7 +25,7 @@ from tests.contract.support.faults import (
     request_lost,
     stored_twice,
 )
-from tests.contract.support.shards import SHARD, Clocks, Listening, blank, own, repeated
+from tests.contract.support.shards import RECEIVER, SHARD, Clocks, Listening, blank, own, repeated
 from tests.support.waiting import until
 
 STORE_FULL = 10077
@@ -53,6 +55,45 @@ class TestFlushes:
         add(journal, 1, urgent=True)
         await listening.has(4)
         assert [positions(flush) for flush in await flushes(js, names)] == [[1, 2, 3, 4]]
+
+    async def test_facts_that_are_needed_soon_do_not_wait_for_others(
+        self, js: JetStream, names: Names, keep: Keep, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("streams.journal.journal.GATHER_FACTS_S", 600.0)
+        journal, listening = await keep()
+        add(journal, 1, urgent=True)
+        await listening.has(1)
+        add(journal, 12)
+        journal.flush()
+        await listening.has(13)
+
+    async def test_facts_that_name_256_events_do_not_wait_for_others(
+        self, js: JetStream, names: Names, keep: Keep, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("streams.journal.journal.GATHER_FACTS_S", 600.0)
+        journal, listening = await keep()
+        add(journal, 1, urgent=True)
+        await listening.has(1)
+        for first in (1, 129):
+            events = tuple(
+                Numbered(sequence=i, position=i, id=f"e{i}", stored_at=1.5) for i in range(first, first + 128)
+            )
+            journal.add(Delivered(receiver=RECEIVER, events=events, at=2.5, attempt=1), blank())
+        await listening.has(3)
+        assert [len(flush.facts) for flush in await flushes(js, names)] == [1, 2]
+
+    async def test_only_a_flush_with_failed_batches_needs_a_newer_node(
+        self, js: JetStream, names: Names, keep: Keep
+    ) -> None:
+        journal, listening = await keep()
+        events = tuple(Numbered(sequence=i, position=i, id=f"e{i}", stored_at=1.5) for i in (1, 2))
+        alone = AttemptFailed(receiver=RECEIVER, events=events[:1], at=2.5, attempt=1)
+        together = AttemptFailed(receiver=RECEIVER, events=events, at=2.5, attempt=1)
+        half = AttemptFailed(receiver=RECEIVER, events=events[:1], at=2.5, attempt=1, halved=True)
+        for fact in (alone, together, half):
+            journal.add(fact, blank(), urgent=True)
+            await listening.has(journal.index)
+        assert [flush.v for flush in await flushes(js, names)] == [4, 5, 5]
 
     async def test_one_append_is_under_way_at_a_time(
         self, js: JetStream, names: Names, keep: Keep, faulty: FaultyJetStream

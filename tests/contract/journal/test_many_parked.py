@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from actors.ids import stable_hash
 from actors.machine.outcome import Answered, Outcome
 from actors.machine.state import State
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from angarium.node.app import COLLECT_AFTER, joined_node
 from angarium.node.node import Node
 from angarium.settings import Settings
@@ -65,7 +65,7 @@ class Sender:
     def __init__(self) -> None:
         self.sent: dict[str, float] = {}
 
-    async def send(self, attempt: Attempt) -> Outcome:
+    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         self.sent[attempt.receiver] = time.monotonic()
         return Answered(status=200, latency_ms=1.0)
 

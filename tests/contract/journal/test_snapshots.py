@@ -217,8 +217,8 @@ TOO_DEEP = b'{"v": 1, "as_of": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 class TestVersions:
     async def test_a_newer_snapshot_is_refused(self, js: JetStream, names: Names) -> None:
         snapshots = Snapshots(js, names, await own(js, names, "a"))
-        await js.publish(names.actor_keys.actor(SHARD, RECEIVER), b'{"v": 2, "as_of": "x"}')
-        with pytest.raises(NewerVersion, match=r"acme\.billing has version 2"):
+        await js.publish(names.actor_keys.actor(SHARD, RECEIVER), b'{"v": 3, "as_of": "x"}')
+        with pytest.raises(NewerVersion, match=r"acme\.billing has version 3"):
             await snapshots.load(RECEIVER)
 
     async def test_a_newer_checkpoint_is_refused(self, js: JetStream, names: Names) -> None:

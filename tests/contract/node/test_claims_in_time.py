@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.machine.outcome import Answered, Outcome
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from angarium.node import node as module
 from angarium.node.app import joined_node
 from angarium.node.node import CLAIMS_AT_ONCE, Node
@@ -144,7 +144,7 @@ async def test_a_takeover_that_ends_while_the_node_stops_delivers_nothing_and_is
     monkeypatch.setattr(module, "take_over", slow)
 
     class Sender:
-        async def send(self, attempt: Attempt) -> Outcome:
+        async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
             assert attempt.may_start()
             posted.append(attempt.receiver)
             await answer.wait()

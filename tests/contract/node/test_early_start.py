@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from actors.machine.outcome import Answered, Outcome
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from angarium.node.app import joined_node
 from angarium.node.monitor import unready
 from angarium.node.node import Node
@@ -33,7 +33,7 @@ class Recorder:
     def __init__(self) -> None:
         self.receivers: list[str] = []
 
-    async def send(self, attempt: Attempt) -> Outcome:
+    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         assert attempt.may_start()
         self.receivers.append(attempt.receiver)
         return Answered(status=200, latency_ms=1.0)

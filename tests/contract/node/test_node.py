@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actors.errors import AngariumError, NewerVersion, Unavailable
 from actors.machine.outcome import Outcome
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from angarium.connecting import Access
 from angarium.node.app import joined_node
 from angarium.node.monitor import unready
@@ -314,7 +314,7 @@ async def test_a_shard_whose_attempts_outlast_drain_s_is_not_said_to_be_handed_o
     sent = asyncio.Event()
 
     class Hangs:
-        async def send(self, attempt: Attempt) -> Outcome:
+        async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
             sent.set()
             never: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             return await never

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from actors.machine.outcome import Answered, Outcome
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from angarium.node.app import joined_node
 from streams.clock import SystemTime
 from streams.installation.topology import Names
@@ -33,8 +33,8 @@ class Sends:
     def __init__(self) -> None:
         self.sequences: list[int | None] = []
 
-    async def send(self, attempt: Attempt) -> Outcome:
-        self.sequences.append(attempt.sequence)
+    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
+        self.sequences += [sequence for _, sequence in attempt.numbered]
         return Answered(status=200, latency_ms=1.0)
 
 

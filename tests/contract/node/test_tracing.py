@@ -3,7 +3,7 @@
 from unittest.mock import Mock
 
 from actors.machine.outcome import Answered, Outcome
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from angarium.node.app import joined_node
 from angarium.telemetry.open_tracing import Tracing
 from angarium.telemetry.trace_ids import always
@@ -22,7 +22,7 @@ class AlwaysFails:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
-    async def send(self, attempt: Attempt) -> Outcome:
+    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         self._tracer.traceparent(attempt)
         return Answered(status=500, latency_ms=1.0)
 

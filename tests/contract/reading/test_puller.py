@@ -77,12 +77,13 @@ def reply_of(number: int) -> str:
 
 
 class Script:
-    """A puller with a batch of 10, whose first request is made."""
+    """A puller with a batch of 10, and `more` besides, whose first request is made."""
 
     def __init__(self, room: PullRoom | None = None) -> None:
         self.wire = ScriptedWire()
         self.seen = KeptMessages()
         self.gaps: list[str] = []
+        self.more = 0
         self.puller = Puller(
             JetStream(self.wire),
             "S",
@@ -91,6 +92,7 @@ class Script:
             batch=10,
             on_message=self._take,
             on_gap=self.gaps.append,
+            more=lambda: self.more,
         )
 
     def _take(self, message: Message, info: DeliveryInfo) -> None:
@@ -172,6 +174,18 @@ async def test_half_a_batch_is_asked_for_again(script: Script) -> None:
     request = await script.request(3)
     assert (request["batch"], request["max_bytes"]) == (5, quarter)
     assert script.numbers() == [1, 2, 3, 4, 5]
+
+
+async def test_as_many_more_are_asked_for_as_may_be_besides(script: Script) -> None:
+    script.more = 20
+    script.hand_out(*range(1, 6), size=10)
+    assert (await script.request(2))["batch"] == 25
+    script.more = 0
+    script.hand_out(*range(6, 26), size=10)
+    await asyncio.sleep(0.01)
+    assert len(script.wire.sent) == 2  # Ten are still asked for, and no more may be.
+    script.hand_out(*range(26, 31), size=10)
+    assert (await script.request(3))["batch"] == 5
 
 
 async def test_half_of_the_bytes_are_asked_for_again(script: Script) -> None:

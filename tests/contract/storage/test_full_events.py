@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from actors.configuration.policy import Rate
 from actors.machine.outcome import Answered, Outcome
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from actors.tenant_settings import TenantSettings
 from angarium.node.app import joined_node
 from angarium.settings import Settings
@@ -42,8 +42,8 @@ class Sender:
     def __init__(self) -> None:
         self.delivered: dict[str, list[str]] = {}
 
-    async def send(self, attempt: Attempt) -> Outcome:
-        self.delivered.setdefault(attempt.receiver, []).append(attempt.event.id)
+    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
+        self.delivered.setdefault(attempt.receiver, []).extend(event.id for event, _ in attempt.numbered)
         return Answered(status=200, latency_ms=1.0)
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from actors.machine.outcome import Answered, Failed, Outcome
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored
 from streams.nats.headers import EVENT_ID
@@ -33,10 +33,10 @@ class Sender:
     def __init__(self) -> None:
         self.delivered: list[str] = []
 
-    async def send(self, attempt: Attempt) -> Outcome:
+    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         if attempt.receiver != HEALTHY:
             return Failed(error="connect", detail="nobody is there", latency_ms=1.0)
-        self.delivered.append(attempt.event.id)
+        self.delivered += [event.id for event, _ in attempt.numbered]
         return Answered(status=200, latency_ms=1.0)
 
 

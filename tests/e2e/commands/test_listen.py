@@ -69,7 +69,9 @@ def listen(tmp_path: Path) -> Iterator[Listen]:
             each.process.kill()
 
 
-def signed(body: bytes, sequence: int = 1, *, event: str = "e1", at: float | None = None) -> dict[str, str]:
+def signed(
+    body: bytes, sequence: int | str = 1, *, event: str = "e1", at: float | None = None
+) -> dict[str, str]:
     """The headers of a delivery, signed by the Standard Webhooks library and by hand."""
     when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at, UTC)
     key = base64.b64decode(SECRET.removeprefix("whsec_"))
@@ -91,8 +93,9 @@ def test_a_delivery_is_verified_and_shown(listen: Listen) -> None:
     shown = listener.shown()
     assert shown.pop("at").endswith("Z")
     assert shown == {
-        "path": "/", "event_id": "e1", "type": "order.created", "sequence": 7, "attempt": 1, "status": 200,
-        "verified": True, "problems": [], "repeat": False, "missing": 0, "size": 8, "body": '{"a": 1}',
+        "path": "/", "event_id": "e1", "type": "order.created", "sequence": 7, "last_sequence": None,
+        "attempt": 1, "status": 200, "verified": True, "problems": [], "repeat": False, "missing": 0,
+        "size": 8, "body": '{"a": 1}',
     }  # fmt: skip
     listener.process.send_signal(signal.SIGINT)
     assert listener.end() == (0, "")
@@ -154,6 +157,18 @@ def test_repeats_and_gaps_are_marked(listen: Listen) -> None:
     assert marks == [(False, 0, None), (True, 0, None), (False, 2, None), (False, 0, None)]
 
 
+def test_a_batch_is_shown_with_its_first_and_last_number(listen: Listen) -> None:
+    listener = listen("--json", "--secret", SECRET)
+    for numbers in ("3-5", "8-9", "5-6", "8-8"):
+        listener.post(b"{}", signed(b"{}", numbers))
+    shown = [listener.shown() for _ in range(4)]
+    assert [(each["sequence"], each["last_sequence"]) for each in shown] == [(3, 5), (8, 9), (5, 6), (8, 8)]
+    assert [(each["repeat"], each["missing"]) for each in shown] == [
+        (False, 0), (False, 2), (True, 0), (True, 0)
+    ]  # fmt: skip
+    assert all(each["verified"] for each in shown)
+
+
 def test_failures_come_as_often_as_they_were_ordered(listen: Listen) -> None:
     listener = listen("--fail-every", "2", "--fail-status", "429", "--retry-after", "3", "--status", "204")
     answers = [listener.post(b"{}", signed(b"{}", n)) for n in (1, 2, 3)]
@@ -169,6 +184,13 @@ def test_people_get_one_line_a_request_and_no_control_characters(listen: Listen)
     assert "#7  order.created  e1  attempt 1  -> 200  verified" in out
     assert "\\x1b[2J" in out
     assert out.count("\n") == 1
+
+
+def test_people_see_both_numbers_of_a_batch(listen: Listen) -> None:
+    listener = listen("--count", "1")
+    listener.post(b"{}", signed(b"{}", "7-19"))
+    out, _ = listener.process.communicate(timeout=PATIENCE_S)
+    assert "  #7-19  " in out
 
 
 def test_only_posts_are_events(listen: Listen) -> None:

@@ -39,7 +39,7 @@ async def test_a_new_owner_sends_the_same_bytes_with_a_signature_by_the_same_key
     assert bool(attributes) == (form == "cloudevents")
     assert all(before.headers[name] == after.headers[name] for name in attributes)
     key = parse_key(public_key(SECRET) or "", "public key")
-    content = SIGNED_CONTENT % (after.headers["webhook-id"].encode(), 1, after.body)
+    content = SIGNED_CONTENT % (after.headers["webhook-id"].encode(), b"1", after.body)
     assert key.verify(after.headers["angarium-signature"].encode(), content)
     assert after.headers["x-signature"].startswith(f"t={after.headers['webhook-timestamp']},v1=")
     if form == "envelope":

@@ -74,6 +74,19 @@ def test_publishing_over_http_is_measured_next_to_a_bare_route() -> None:
 
 @pytest.mark.soak
 @pytest.mark.alone
+def test_batches_are_measured_by_their_events() -> None:
+    command = [sys.executable, "-m", "angarium", "bench", "deliver", "--batch", "50", "--json"]
+    small = ["--deliveries", "2000", "--receivers", "2", "--seconds", "0.5"]
+    done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = msgspec.convert(json.loads(done.stdout), deliver.DeliverFigures)
+    assert figures.delivered == 2000
+    assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
+    assert 0 < figures.p50_ms <= figures.p99_ms
+
+
+@pytest.mark.soak
+@pytest.mark.alone
 def test_events_are_measured_by_way_of_the_router_too() -> None:
     command = [sys.executable, "-m", "angarium", "bench", "deliver", "--fan", "5", "--json"]
     small = ["--deliveries", "1000", "--receivers", "20", "--seconds", "0.5"]

@@ -4,16 +4,17 @@ Nothing here takes the product's word for what it did. The server tells what it 
 the receivers tell what came to them; the journal is folded as it lies in the server's stream.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
+from actors.machine.event import Event
 from actors.machine.outcome import Answered, Outcome
 from actors.machine.state import UNCONFIRMED_MAX, State
 from actors.memory.mailbox import MAILBOX_BYTES_MAX, MAILBOX_MAX
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from actors.runtime.actor import Actor
 from actors.runtime.unknown_receivers.record import UnknownReceiversRecord
 from angarium.node.node import Node
@@ -25,7 +26,10 @@ from streams.journal.envelope import decode_flush
 from streams.journal.snapshots import Snapshot
 from streams.reading.messages import event_of
 from tests.sim.alerts.checks import Alerts
-from tests.sim.checks.concurrency import Concurrency
+from tests.sim.batches.checks import Batches
+from tests.sim.checks.attempts.concurrency import Concurrency
+from tests.sim.checks.attempts.numbering import Numbers
+from tests.sim.checks.attempts.repeats import Repeats
 from tests.sim.checks.configurations import Configurations
 from tests.sim.checks.fanout import Fanout
 from tests.sim.checks.ledger import Deliveries, ShardLedger
@@ -43,8 +47,7 @@ _snapshot = msgspec.json.Decoder(Snapshot)
 
 _EVER = 1 << 60
 
-REPEATS_MAX = 256
-"""Attempts that a receiver may see again after a crash."""
+BATCH_MAX = 256
 
 
 class Checkers:
@@ -68,13 +71,11 @@ class Checkers:
         self._concurrency: dict[tuple[str, str], Concurrency] = {}
         self._ttl_s = ttl_s
         self._beats: dict[str, float] = {}
-        self._numbers: dict[tuple[str, int], int] = {}
-        self.named: dict[tuple[str, int], int] = {}
+        self.numbers = Numbers(world.fail)
         self._given: set[tuple[str, int]] = set()
-        self._sources: dict[tuple[str, int], int] = {}
-        self._heard: dict[tuple[str, int], int] = {}
         self._started_under = [0] * shards
-        self._repeats: dict[tuple[str, int], int] = {}
+        self.batches = Batches(world.fail)
+        self.repeats = Repeats(world.fail)
         self._snapshots: dict[tuple[int, str], Snapshot] = {}  # Each shard has a record of unknown ones.
         self.letters = Letters(self.deliveries, world.fail)
         self.alerts = Alerts(world.fail)
@@ -94,21 +95,22 @@ class Checkers:
         """True if an attempt of an event beyond the recorded frontier has started."""
         state = self.ledger(receiver).states.get(receiver)
         recorded = state is not None and position <= state.frontier.position
-        return (receiver, position) in self._numbers and not recorded
+        return self.numbers.has_started(receiver, position) and not recorded
 
     def token_taken(self, process: Process, position: int) -> None:
         """An attempt of the event there took its token; it counts once it has started."""
         self._taken_at[process.name, position] = self.world.now
 
-    def started(self, process: Process, attempt: Attempt) -> None:
+    def started(self, process: Process, attempt: Attempt | BatchAttempt) -> None:
         self.starts += 1
         self._judge_start(process, attempt)
         self.on_start(process)
 
-    def _judge_start(self, process: Process, attempt: Attempt) -> None:
-        receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
-        what = receiver, sequence, event.position, event.id, attempt.ordinal
-        process.say("START %s #%s of %d (%s), attempt %d", *what)
+    def _judge_start(self, process: Process, attempt: Attempt | BatchAttempt) -> None:
+        receiver, (event, sequence) = attempt.receiver, attempt.numbered[0]
+        for each, number in attempt.numbered:
+            what = receiver, number, each.position, each.id, attempt.ordinal
+            process.say("START %s #%s of %d (%s), attempt %d", *what)
         self._check_owner(process, receiver)
         self.configurations.started(process, attempt)
         self.handshakes.started(attempt)
@@ -120,22 +122,30 @@ class Checkers:
             return
         decided_at = self._taken_at[process.name, event.position]
         rates.takes.append(decided_at)
-        self._check_number(receiver, event.position, sequence)
+        numbers = [number for _, number in attempt.numbered if number is not None]
+        for each, number in zip((each for each, _ in attempt.numbered), numbers, strict=True):
+            self._judge_event(process, receiver, each, number)
+        if attempt.policy.order == "strict":
+            self._check_strict(receiver, numbers)
+        positions = [each.position for each, _ in attempt.numbered]
+        if isinstance(attempt, BatchAttempt):
+            actor = self._actor_of(process, receiver)
+            if actor is not None:
+                self.batches.started(attempt, positions, actor.state)
+        self._check_memory(process, receiver)
+        attempts = self._concurrency_of(process, receiver)
+        if wrong := attempts.started(positions, attempt.policy, self.world.now, decided_at):
+            self.world.fail(f"{receiver}: {wrong}")
+
+    def _judge_event(self, process: Process, receiver: str, event: Event, sequence: int) -> None:
+        self.numbers.started(receiver, event, sequence)
         if event.position in self.ledger(receiver).numbering(receiver).refused:
             self.world.fail(f"{receiver}: the event at {event.position} was turned away, and is delivered")
         known = self.deliveries.event(event.position)
         if msgspec.structs.replace(event, stored_at=known.stored_at) != known:
             self.world.fail(f"{receiver}: {event} is not what was published, {known}")
-        copied = self._sources.setdefault((receiver, event.source), event.position)
-        if event.source and copied != event.position:
-            self.world.fail(f"{receiver}: the copies at {copied} and {event.position} are of one event")
-        if attempt.policy.order == "strict":
-            self._check_strict(receiver, sequence)
-        self._check_repeat(process, receiver, event.position)
-        self._check_memory(process, receiver)
-        attempts = self._concurrency_of(process, receiver)
-        if wrong := attempts.started(event.position, attempt.policy, self.world.now, decided_at):
-            self.world.fail(f"{receiver}: {wrong}")
+        claimed = self.ledger(receiver).claims[process.name]
+        self.repeats.started(receiver, event.position, claimed)
 
     def _concurrency_of(self, process: Process, receiver: str) -> Concurrency:
         return self._concurrency.setdefault((process.name, receiver), Concurrency())
@@ -151,15 +161,17 @@ class Checkers:
     def proved(self, attempt: Attempt) -> None:
         self.handshakes.proved(attempt.receiver, attempt.policy)
 
-    def ended(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+    def ended(self, process: Process, attempt: Attempt | BatchAttempt, outcome: Outcome) -> None:
         if not process.alive:
             return
-        receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
-        process.say("END %s #%s: %s", receiver, sequence, outcome)
-        position = None if sequence is None else event.position
-        self._concurrency_of(process, receiver).ended(position, outcome, self.world.now)
-        if sequence is not None and isinstance(outcome, Answered) and outcome.status < 300:
-            self._heard[receiver, event.position] = self.ledger(receiver).claims[process.name].epoch
+        receiver = attempt.receiver
+        process.say("END %s #%s: %s", receiver, attempt.numbered[0][1], outcome)
+        positions = [event.position for event, sequence in attempt.numbered if sequence is not None]
+        self._concurrency_of(process, receiver).ended(positions, outcome, self.world.now)
+        if isinstance(outcome, Answered) and outcome.status < 300:
+            for position in positions:
+                epoch = self.ledger(receiver).claims[process.name].epoch
+                self.repeats.taken(receiver, position, epoch)
 
     def _check_owner(self, process: Process, receiver: str) -> None:
         ledger, now = self.ledger(receiver), self.world.now
@@ -175,46 +187,31 @@ class Checkers:
         if now >= ends_at:
             self.world.fail(f"{process.name} posts to {receiver} {now - ends_at:.3f} s after its lease")
 
-    def _check_number(self, receiver: str, position: int, sequence: int) -> None:
-        number = self._numbers.setdefault((receiver, position), sequence)
-        if number != sequence:
-            self.world.fail(f"{receiver}: the event at {position} has the numbers {number} and {sequence}")
-        named = self.named.setdefault((receiver, sequence), position)
-        if named != position:
-            self.world.fail(f"{receiver}: number {sequence} names the events at {named} and {position}")
-
-    def _check_strict(self, receiver: str, sequence: int) -> None:
-        """Checks of each number before: a 2xx has come back, or the journal says that it is settled."""
-        state = self.ledger(receiver).states.get(receiver) or State(receiver=receiver)
+    def _check_strict(self, receiver: str, numbers: Sequence[int]) -> None:
+        """Checks each number before that is not in the same POST: a 2xx has come back, or it is settled."""
+        state, sequence = self.ledger(receiver).states.get(receiver) or State(receiver=receiver), numbers[-1]
         unrecorded = range(state.frontier.sequence + 1, sequence)
         for before in (*(each.sequence for each in state.open if each.sequence < sequence), *unrecorded):
-            position = self.named.get((receiver, before))
-            if position is None or (receiver, position) not in self._heard:
+            position = self.numbers.named.get((receiver, before))
+            if before in numbers:
+                continue
+            if position is None or not self.repeats.is_taken(receiver, position):
                 self.world.fail(f"{receiver}: {sequence} starts, and {before} is not settled")
 
-    def _check_repeat(self, process: Process, receiver: str, position: int) -> None:
-        """Checks that a success is only repeated after a crash, and not often."""
-        heard_under = self._heard.get((receiver, position))
-        if heard_under is None:
-            return
-        claimed = self.ledger(receiver).claims[process.name]
-        count = self._repeats.get((receiver, claimed.unclean_epoch), 0) + 1
-        self._repeats[receiver, claimed.unclean_epoch] = count
-        what = f"{receiver}: the event at {position}, taken under epoch {heard_under}, is repeated"
-        if claimed.unclean_epoch <= heard_under:
-            self.world.fail(f"{what}, and no owner has vanished since")
-        if count > REPEATS_MAX:
-            self.world.fail(f"{what}, as {count - 1} others after the same crash")
+    def _actor_of(self, process: Process, receiver: str) -> Actor | None:
+        host = self.nodes[process.name].host_of(receiver)
+        return host.actors.get(receiver) if host else None
 
     def _check_memory(self, process: Process, receiver: str) -> None:
-        host = self.nodes[process.name].host_of(receiver)
-        actor = host.actors.get(receiver) if host else None
+        actor = self._actor_of(process, receiver)
         if actor is None:
             return
         events = actor.pending.mailbox.events
         # One event always fits, and one that comes back from an attempt.
         size = sum(each.size for each in list(events)[2:])
-        if len(events) > MAILBOX_MAX + 1 or size > MAILBOX_BYTES_MAX:
+        # A receiver with batches also has room for two of them, and for a page that was just read.
+        more = 2 * BATCH_MAX if self.configurations.had_batches(receiver) else 0
+        if len(events) > MAILBOX_MAX + 1 + more or size > MAILBOX_BYTES_MAX * (5 if more else 1):
             self.world.fail(f"{receiver}: {len(events)} events of {size} bytes are in memory")
         if actor.live.unconfirmed_deliveries > UNCONFIRMED_MAX:
             self.world.fail(f"{receiver}: {actor.live.unconfirmed_deliveries} settlements are unconfirmed")

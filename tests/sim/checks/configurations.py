@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from streams.installation.topology import Names
 from tests.sim.server.streams.store import Stored
 from tests.sim.world.process import Process
@@ -23,7 +23,11 @@ class Configurations:
         policy = parse(message.data, strict=False)[0] if message.data else None
         self._stored.setdefault(receiver, []).append((now, policy))
 
-    def started(self, process: Process, attempt: Attempt) -> None:
+    def had_batches(self, receiver: str) -> bool:
+        """True if the receiver was ever configured with batches."""
+        return any(policy is not None and policy.batch for _, policy in self._stored.get(receiver, ()))
+
+    def started(self, process: Process, attempt: Attempt | BatchAttempt) -> None:
         """Judge an attempt that starts now."""
         stored = self._stored[attempt.receiver]
         replaced = [until <= process.began_at for until, _ in stored[1:]]

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from streams.journal.envelope import Flush, decode_flush
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
@@ -49,9 +49,9 @@ class AfterLostTail:
     def _failed(self, reason: str, cause: BaseException | None = None) -> None:
         self.errors.append(reason)
 
-    def _started(self, process: Process, attempt: Attempt) -> None:
-        event = attempt.event
-        self.posts.append(Post(attempt.receiver, attempt.sequence, event.position, event.id))
+    def _started(self, process: Process, attempt: Attempt | BatchAttempt) -> None:
+        for event, sequence in attempt.numbered:
+            self.posts.append(Post(attempt.receiver, sequence, event.position, event.id))
 
     def lose_tail(self, stream: str, kept: int) -> list[Stored]:
         """The stream ends at `kept`, as if nothing had ever followed; returns what it had."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from actors.configuration.policy import Policy
 from actors.machine import facts as f
 from actors.machine.handshake.verification import handshake_key
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 
 Terms = tuple[str, str, tuple[str, ...]]
 """The subject of a handshake: its kind, the URL and the secrets."""
@@ -32,16 +32,17 @@ class Handshakes:
         if isinstance(fact, f.HandshakeSucceeded):
             self._recorded.add((fact.receiver, fact.key))
 
-    def started(self, attempt: Attempt) -> None:
+    def started(self, attempt: Attempt | BatchAttempt) -> None:
         """Judge a request that starts now."""
         receiver, policy = attempt.receiver, attempt.policy
-        if attempt.kind == "handshake":
+        kind = attempt.kind if isinstance(attempt, Attempt) else "batch"
+        if kind == "handshake":
             self.made.append(receiver)
         elif policy.handshake != "none":
             if (receiver, _terms(policy)) not in self._proved:
-                self._fail(f"{receiver}: an {attempt.kind} is posted, and the receiver has not proved itself")
+                self._fail(f"{receiver}: an {kind} is posted, and the receiver has not proved itself")
             if (receiver, handshake_key(policy)) not in self._recorded:
-                self._fail(f"{receiver}: an {attempt.kind} is posted, and its proof is not recorded")
+                self._fail(f"{receiver}: an {kind} is posted, and its proof is not recorded")
 
 
 def _terms(policy: Policy) -> Terms:

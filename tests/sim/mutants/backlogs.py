@@ -1,4 +1,4 @@
-"""Rules about what is given up, discarded and buried, each taken out by itself."""
+"""Rules about what is given up, discarded, erased and buried, each taken out by itself."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,12 +24,12 @@ from actors.runtime.actor import Actor
 from actors.runtime.discard import DiscardedEvents
 from actors.runtime.host import Host
 from actors.runtime.live_state import LiveState
-from actors.runtime.operator_actions import forget
+from actors.runtime.operator_actions import end_deliveries, forget
 from actors.runtime.posting_bounds import PostingBounds
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.nats.answers import StoredMessage
 from tests.sim.mutants.mutant import Mutant
-from tests.sim.scenarios import backlogs, discarding
+from tests.sim.scenarios import backlogs, discarding, erasing
 from tests.sim.scenarios.recovery import storage
 
 
@@ -144,6 +144,14 @@ def _step_unremoved(state: State, policy: Policy | None, view: View, now: float)
     return next_step(state, policy, replace(view, removal_revision=0), now)
 
 
+async def _unnumbered(actor: Actor, position: int) -> bool:
+    return position <= actor.state.frontier.position
+
+
+async def _at_once(host: Host, index: int) -> None:
+    return
+
+
 BACKLOG_MUTANTS = [
     Mutant("buried-unconfirmed", "a dead letter is a fact first, confirmed, and then buried",
            ((actor, "next_step", _bury_at_once),),
@@ -199,4 +207,10 @@ BACKLOG_MUTANTS = [
     Mutant("opened-as-if-obeyed", "a receiver is opened under the last removal that was obeyed",
            ((LiveState, "record", _record_newest_removal),),
            backlogs.receiver_is_put_again_twice),
+    Mutant("erased-unnumbered", "what an owner may have posted has its number before it is erased",
+           ((end_deliveries, "settle_in_order", _unnumbered),),
+           erasing.posted_event_is_erased),
+    Mutant("erased-unconfirmed", "a message is erased only when it is recorded that its event is over",
+           ((Host, "confirmed_to", _at_once),),
+           erasing.event_is_erased_before_its_end_is_recorded),
 ]  # fmt: skip

@@ -52,11 +52,11 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_until_answered
 from streams.reading import backlog
 from tests.sim.alerts.mutants import ALERT_MUTANTS
+from tests.sim.batches.mutants import BATCH_MUTANTS
 from tests.sim.handshakes.mutants import HANDSHAKE_MUTANTS
 from tests.sim.mutants.backlogs import BACKLOG_MUTANTS
 from tests.sim.mutants.consumers import CONSUMER_MUTANTS
 from tests.sim.mutants.copies import COPY_MUTANTS
-from tests.sim.mutants.erasing import ERASE_MUTANTS
 from tests.sim.mutants.flooding import FLOODING_MUTANTS
 from tests.sim.mutants.leaders import LEADER_MUTANTS
 from tests.sim.mutants.mutant import Mutant
@@ -271,9 +271,16 @@ def _delivered_and_open(state: State, fact: facts.Delivered) -> State:
     return replace(_after_delivery(state, fact), open=state.open)
 
 
-def _numbered_as_the_last(state: State, given: Event, entry: Open | None) -> numbering.Numbered:
+_with_their_numbers = decide.with_their_numbers
+
+
+def _numbered_as_the_last(state: State, events: tuple[Event, ...]) -> tuple[numbering.Numbered, ...]:
     """The next event gets the number of the one before it."""
-    return numbering.with_number(given, entry.sequence if entry else max(1, state.frontier.sequence))
+    last = state.frontier.sequence
+    return tuple(
+        replace(each, sequence=max(1, each.sequence - 1)) if each.sequence > last else each
+        for each in _with_their_numbers(state, events)
+    )
 
 
 # ---- answers that steer
@@ -407,7 +414,8 @@ ALL = [
            numbers.window_shrinks_between_owners),
     Mutant("key-without-again", "what is sent again has another key",
            ((event, "dedup_key", _key_without_again), (numbering, "dedup_key", _key_without_again))),
-    Mutant("number-again", "a number is given once", ((decide, "with_its_number", _numbered_as_the_last),)),
+    Mutant("number-again", "a number is given once",
+           ((decide, "with_their_numbers", _numbered_as_the_last),)),
     Mutant("delivered-and-open", "what is settled is not open",
            ((evolve, "after_delivery", _delivered_and_open),)),
     Mutant("accepted-unrecorded", "in relaxed order an event is Accepted in its turn, before any later one",
@@ -475,7 +483,7 @@ ALL += [
     *PLACEMENT_MUTANTS,
     *CONSUMER_MUTANTS,
     *FLOODING_MUTANTS,
-    *ERASE_MUTANTS,
+    *BATCH_MUTANTS,
     *RESENDING_MUTANTS,
     *LEADER_MUTANTS,
     *STORAGE_MUTANTS,

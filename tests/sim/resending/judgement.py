@@ -8,7 +8,7 @@ gets no more of it, even if it is put again.
 import msgspec
 
 from actors.machine.event import Event
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from streams.erasing.erasures import Erasure
 from streams.resending.plan_lock import LOCK_LEASE_S
 from streams.resending.redrive import REMOVED, UNKNOWN_RECEIVER, UNSURE
@@ -130,9 +130,10 @@ class ResendingCheckers(Checkers):
 
     # ---- what is sent
 
-    def started(self, process: Process, attempt: Attempt) -> None:
-        if self._is_erased(attempt.receiver, attempt.event.id):
-            self.world.fail(f"{attempt.receiver}: {attempt.event.id} is sent, and was erased")
+    def started(self, process: Process, attempt: Attempt | BatchAttempt) -> None:
+        for event, _ in attempt.numbered:
+            if self._is_erased(attempt.receiver, event.id):
+                self.world.fail(f"{attempt.receiver}: {event.id} is sent, and was erased")
         super().started(process, attempt)
 
     # ---- the end

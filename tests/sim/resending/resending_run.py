@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from actors.machine.outcome import Answered, Outcome
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from angarium.api.background import jobs as background
 from angarium.api.background.jobs import Jobs
 from angarium.connecting import Access
@@ -59,10 +59,10 @@ Ask = Callable[[Access, Process], Awaitable[bool]]
 class EchoingSender(SimSender):
     """A sender whose receivers repeat the body when they do not take it."""
 
-    async def send(self, attempt: Attempt) -> Outcome:
+    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         outcome = await super().send(attempt)
         if isinstance(outcome, Answered) and outcome.status >= 300:
-            return replace(outcome, body=attempt.event.body)
+            return replace(outcome, body=b"".join(event.body for event, _ in attempt.numbered))
         return outcome
 
 

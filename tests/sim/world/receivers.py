@@ -12,8 +12,9 @@ from enum import StrEnum
 from random import Random
 from typing import Protocol
 
+from actors.machine.event import Event
 from actors.machine.outcome import ABORT, DISABLE, Answered, Failed, NotSent, Outcome
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from tests.sim.handshakes.answers import answer_to
 from tests.sim.world.process import EPOCH_S, Process
 from tests.sim.world.world import World
@@ -47,7 +48,7 @@ GOOD = {Manner.TAKES: 1.0}
 class Watcher(Protocol):
     """A listener to what happens between nodes and receivers."""
 
-    def started(self, process: Process, attempt: Attempt) -> None:
+    def started(self, process: Process, attempt: Attempt | BatchAttempt) -> None:
         """The first byte leaves."""
 
     def taken(self, receiver: str, position: int) -> None:
@@ -56,7 +57,7 @@ class Watcher(Protocol):
     def proved(self, attempt: Attempt) -> None:
         """The receiver answers a handshake with its proof, be it heard or not."""
 
-    def ended(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+    def ended(self, process: Process, attempt: Attempt | BatchAttempt, outcome: Outcome) -> None:
         """Something has come back to the node, or nothing in time."""
 
 
@@ -115,10 +116,11 @@ class Receivers:
             status=outcome.status, latency_ms=outcome.latency_ms, headers=(*outcome.headers, added)
         )
 
-    def manner(self, name: str, event: str) -> Manner:
+    def manner(self, name: str, numbered: Sequence[tuple[Event, int | None]]) -> Manner:
         temper = self._tempers[name]
         manner = self.chance.choices(list(temper), list(temper.values()))[0]
-        if manner is Manner.TAKES and (event.startswith(POISON) or self._dislikes(name)):
+        poison = any(event.id.startswith(POISON) for event, _ in numbered)
+        if manner is Manner.TAKES and (poison or self._dislikes(name)):
             return Manner.REJECTS
         return manner
 
@@ -150,7 +152,7 @@ class SimSender:
         self._process = process
         self._receivers = receivers
 
-    async def send(self, attempt: Attempt) -> Outcome:
+    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         outcome: Outcome = NotSent(why="nobody waits for it any more")
         try:
             outcome = await self._send(attempt)
@@ -158,9 +160,9 @@ class SimSender:
         finally:
             self._receivers.watcher.ended(self._process, attempt, outcome)
 
-    async def _send(self, attempt: Attempt) -> Outcome:
+    async def _send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         receivers, receiver, began_at = self._receivers, attempt.receiver, self._process.monotonic()
-        chance, manner = receivers.chance, receivers.manner(receiver, attempt.event.id)
+        chance, manner = receivers.chance, receivers.manner(receiver, attempt.numbered)
         if chance.random() < 0.5:
             await asyncio.sleep(chance.random() * TOKEN_HELD_MAX_S)
         if manner is Manner.IS_AWAY:
@@ -170,10 +172,11 @@ class SimSender:
         receivers.watcher.started(self._process, attempt)
         deadline = began_at + attempt.policy.timeout_s
         await asyncio.sleep(self._answer_after_s(manner, deadline))
-        if attempt.kind == "handshake" and manner in TAKEN:
+        if isinstance(attempt, Attempt) and attempt.kind == "handshake" and manner in TAKEN:
             return await self._proof(attempt, manner, deadline)
         if manner in TAKEN:
-            receivers.watcher.taken(receiver, attempt.event.position)
+            for event, _ in attempt.numbered:
+                receivers.watcher.taken(receiver, event.position)
         if self._process.monotonic() >= deadline or manner in (Manner.HANGS, Manner.TAKES_AND_IS_LOST):
             await asyncio.sleep(max(0.0, deadline - self._process.monotonic()))
             return Failed(error="timeout", detail="no answer in time", latency_ms=1.0)

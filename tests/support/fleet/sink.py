@@ -120,7 +120,7 @@ class Sink:
         self.onlooker(receiver, request)
         arrivals.append(Arrival(
             at=time.monotonic(),
-            sequence=int(headers.get("angarium-sequence", 0)),
+            sequence=int(headers.get("angarium-sequence", "0").partition("-")[0]),  # The first of a batch.
             event_id=headers["webhook-id"],
             attempt=int(headers["angarium-attempt"]),
             status=_status(answer),

@@ -330,6 +330,7 @@ def test_the_status_shows_everything_that_the_contract_lists() -> None:
         "counters": {
             "delivered": 0, "failed_attempts": 0, "throttled": 0, "dead": 0, "discarded": 0, "duplicates": 0,
         },
+        "posts": 0,
     }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.totals import ATTEMPT_BOUNDS_S, THROTTLE_BOUNDS_S, DeliveryTotals, Histogram
 from tests.unit.worlds.shard import RECEIVER, strict
-from tests.unit.worlds.values import answer
+from tests.unit.worlds.values import NOW, answer, event
 from tests.unit.worlds.virtual_time import in_virtual_time
 
 
@@ -35,7 +35,7 @@ def test_a_value_falls_into_the_first_bucket_whose_bound_it_does_not_exceed(
 )
 def test_an_attempt_counts_by_what_came_back(outcome: Outcome, status: str, arrived: int) -> None:
     totals = DeliveryTotals()
-    totals.attempt_ended(outcome, 3.0)
+    totals.attempt_ended(outcome, [event(1)], NOW + 3.0)
     assert totals.attempts == {status: 1}
     assert totals.attempt_s.counts[ATTEMPT_BOUNDS_S.index(0.025)] == 1
     assert totals.attempt_s.sum == 0.02
@@ -45,7 +45,7 @@ def test_an_attempt_counts_by_what_came_back(outcome: Outcome, status: str, arri
 def test_a_429_counts_once_more_and_a_pause_by_its_length() -> None:
     totals = DeliveryTotals()
     for status in (200, 429, 404, 429):
-        totals.attempt_ended(answer(status), 3.0)
+        totals.attempt_ended(answer(status), [event(1)], NOW + 3.0)
     assert totals.answered_429 == 2
     totals.decided(f.Throttled(receiver=RECEIVER, events=(), at=100.0, attempt=1, until=110.0))
     assert (totals.throttle_s.sum, sum(totals.throttle_s.counts)) == (10.0, 1)
@@ -54,7 +54,7 @@ def test_a_429_counts_once_more_and_a_pause_by_its_length() -> None:
 
 def test_an_attempt_that_was_not_sent_took_no_time() -> None:
     totals = DeliveryTotals()
-    totals.attempt_ended(NotSent(why="the lease is over"), 3.0)
+    totals.attempt_ended(NotSent(why="the lease is over"), [event(1)], NOW + 3.0)
     assert totals.attempts == {"not_sent": 1}
     assert sum(totals.attempt_s.counts) == 0
 

@@ -1,6 +1,8 @@
 """The bench's sink: wrong figures from it would be believed."""
 
-from angarium.bench.sink import Sink, percentile
+from angarium.bench.sink import Sink, percentile, stamp_of
+from angarium.delivery.formats import envelope
+from tests.unit.worlds.values import event
 
 
 def counted(*numbers: int) -> Sink:
@@ -40,6 +42,13 @@ def test_each_receiver_has_numbers_of_its_own() -> None:
     sink = counted(1, 2)
     sink.count(b"/2", 1, b"1795233800.123456")
     assert sink.arrivals.report().disordered == 0
+
+
+def test_a_batch_is_as_late_as_its_oldest_event() -> None:
+    stamped = [b"1795233800.123456" + b" " * 9, b"1795233801.654321" + b" " * 9]
+    events = [event(position, body=each) for position, each in enumerate(stamped, 1)]
+    assert [stamp_of(each) for each in stamped] == [b"1795233800.123456", b"1795233801.654321"]
+    assert stamp_of(envelope([(each, each.position) for each in events])) == b"1795233800.123456"
 
 
 def test_percentiles_are_of_the_nearest_rank() -> None:

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actors.configuration.parsing import RESERVED, parse
-from actors.configuration.policy import Offline, Policy, Rate, Retry
+from actors.configuration.policy import BatchLimits, Offline, Policy, Rate, Retry
 from actors.configuration.problems import is_sent
 from actors.errors import InvalidPolicy
 
@@ -273,6 +273,32 @@ def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
 def test_headers_that_would_break_the_request(name: str, value: str) -> None:
     (problem,) = problems(headers={name: value})
     assert problem.startswith("headers")
+
+
+def test_a_batch_has_limits_with_defaults() -> None:
+    found = parse(b'{"url": "https://a.example", "batch": {}}', strict=True)[0].batch
+    assert found == BatchLimits(max_events=100, max_bytes=262_144, linger_s=0.0)
+    assert parse(b'{"url": "https://a.example"}', strict=True)[0].batch is None
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({"max_events": 0}, "batch.max_events: must be a whole number from 1 to 256"),
+        ({"max_events": 257}, "batch.max_events: must be a whole number from 1 to 256"),
+        ({"max_bytes": 0}, "batch.max_bytes: must be a whole number from 1 to 1048576"),
+        ({"linger_s": 61}, "batch.linger_s: must be a number from 0 to 60"),
+        ({"most": 3}, "batch.most: unknown member; only linger_s, max_bytes or max_events can be here"),
+    ],
+)
+def test_limits_of_a_batch_are_bounded(members: dict[str, object], problem: str) -> None:
+    assert problems(batch=members) == [problem]
+
+
+def test_a_batch_is_always_an_envelope() -> None:
+    parse(b'{"url": "https://a.example", "batch": {}, "format": "envelope"}', strict=True)
+    (problem,) = problems(batch={}, format="cloudevents")
+    assert problem.startswith("format: a batch is always an envelope")
 
 
 def test_reserved_members_are_refused_as_such() -> None:

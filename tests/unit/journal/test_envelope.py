@@ -80,11 +80,11 @@ def test_members_that_newer_versions_add_to_a_fact_are_ignored() -> None:
 
 def test_a_newer_envelope_is_refused_with_any_content() -> None:
     with pytest.raises(
-        NewerVersion, match=f"{WHERE} has version 5, this Angarium knows 4: upgrade this node"
+        NewerVersion, match=f"{WHERE} has version 6, this Angarium knows 5: upgrade this node"
     ):
-        decode_flush(b'{"v": 5, "facts": {"packed": true}}', WHERE)
-    with pytest.raises(NewerVersion, match="version 5"):
-        decode_flush(written().replace(b'"v":4', b'"v":5'), WHERE)
+        decode_flush(b'{"v": 6, "facts": {"packed": true}}', WHERE)
+    with pytest.raises(NewerVersion, match="version 6"):
+        decode_flush(written().replace(b'"v":4', b'"v":6'), WHERE)
 
 
 def test_an_unknown_kind_of_fact_is_newer() -> None:

@@ -74,6 +74,7 @@ SHARED = {
     "limit": st.none() | st.builds(RateLimit, st.floats(0.1, 9), st.integers(1, 9)),
     "attempt": SMALL, "next_at": st.floats(0, 9), "until": st.floats(0, 9), "rejected": st.booleans(),
     "gone": st.booleans(), "ours": st.booleans(), "failing_since": st.none() | st.floats(0, 9),
+    "halved": st.booleans(),
     "aborted": st.booleans(), "waiting_since": st.none() | st.floats(0, 9),
     "reason": st.just("gone"),
     "target": st.just("x"), "status": st.none() | st.just(500), "id": st.just("a"), "error": st.just("e"),

@@ -7,10 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.ids import KEY_BYTES, dedup_key
 from actors.machine.event import Event
-from actors.machine.numbering import Frontier, Numbered, advance, is_repeat, move_frontier, resize
+from actors.machine.numbering import (
+    Frontier,
+    Numbered,
+    advance,
+    advance_all,
+    is_repeat,
+    move_frontier,
+    next_in_order,
+    resize,
+)
 
 
 def event(position: int, name: str, *, again: str = "", source: int = 0) -> Event:
@@ -103,6 +113,61 @@ def test_every_reader_of_a_part_of_the_journal_gives_the_same_numbers(names: lis
     stored = msgspec.json.decode(msgspec.json.encode(half), type=Frontier)
     assert stored == half
     assert fold(stored, iter(stream[cut:])) == fold(Frontier(size=4), iter(stream))
+
+
+@given(
+    st.lists(st.tuples(NAMES, st.integers(1, 3), st.sampled_from([0, 0, 1, 5, 9])), max_size=30),
+    st.integers(0, 30),
+    st.integers(1, 6),
+    RESIZES | st.none(),
+)
+def test_events_that_come_together_move_the_frontier_as_one_by_one(
+    given_events: list[tuple[str, int, int]], first: int, size: int, resized: Resize | None
+) -> None:
+    """Some of them may be passed already, or lie beyond a change of the window's size."""
+    position, events = first, list[Numbered]()
+    for sequence, (name, step, source) in enumerate(given_events, 1):
+        position += step
+        events.append(Numbered(sequence=sequence, position=position, id=name, stored_at=0.0, source=source))
+    frontier = one_by_one = Frontier(position=10, sequence=7, window=dedup_key("a", ""), size=size)
+    if resized is not None:
+        frontier = one_by_one = resize(frontier, resized.size, 10 + resized.ahead)
+    for each in events:
+        one_by_one = advance(one_by_one, each)
+    assert advance_all(frontier, events) == one_by_one
+
+
+@given(
+    st.lists(st.tuples(EVENTS, st.integers(1, 3), st.sampled_from(["", "", "", "", "bad"])), max_size=30),
+    st.lists(NAMES, max_size=6),
+    st.integers(1, 6),
+    RESIZES | st.none(),
+    st.integers(0, 10),
+)
+def test_the_next_in_order_are_those_that_are_no_repeats_when_their_turn_comes(
+    waiting: list[tuple[tuple[str, str, int], int, str]],
+    before: list[str],
+    size: int,
+    resized: Resize | None,
+    count_max: int,
+) -> None:
+    frontier, position, events = Frontier(size=size), 0, list[Event]()
+    for position, name in enumerate(before, 1):
+        frontier = advance(frontier, numbered(frontier, event(position, name)))
+    if resized is not None:
+        frontier = resize(frontier, resized.size, position + resized.ahead)
+    for (name, again, source), step, malformed in waiting:
+        position += step
+        came = event(position, name, again=again, source=0 if again else source)
+        events.append(replace(came, malformed=malformed))
+    found, at = list[Event](), frontier
+    for each in events:
+        if len(found) >= count_max or each.malformed:
+            break
+        if not is_repeat(at, each):
+            found.append(each)
+            at = advance(at, numbered(at, each))
+    assert next_in_order(frontier, events, count_max) == found
 
 
 def test_a_key_is_found_only_where_a_key_begins() -> None:

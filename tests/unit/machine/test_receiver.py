@@ -259,7 +259,7 @@ def test_events_that_are_gone_from_the_stream_leave_a_gap() -> None:
 
 def test_a_recorded_attempt_has_its_number() -> None:
     actor, bucket = Actor(), Bucket(0.0, NOW, 1)
-    fact = only(actor.do(c.StartAttempt(event(5)), bucket=bucket))
+    fact = only(actor.do(c.StartAttempt((event(5),)), bucket=bucket))
     assert (fact.events[0].sequence, actor.state.frontier.sequence, actor.state.bucket) == (1, 1, bucket)
     (entry,) = actor.state.open
     assert (entry.sequence, entry.attempts) == (1, 0)
@@ -453,11 +453,11 @@ def test_a_recorded_ping_spends_a_token() -> None:
 def test_every_fact_that_settles_skips_or_forgets_carries_the_bucket() -> None:
     bucket = Bucket(7.0, NOW + 1, 2)
     settling: list[c.Command] = [
-        c.RecordOutcome(event(5), answer(200)), c.ForgetBacklog(9, 1),
+        c.RecordOutcome((event(5),), answer(200)), c.ForgetBacklog(9, 1),
         c.GiveUpEvents((with_number(event(5), 1),), "expired"),
         c.RemoveReceiver(9, 1), c.MissEvents(5, 5), c.StartPing(),
-        c.StartAttempt(event(5)), c.RecordOutcome(event(5), answer(500)),
-        c.RecordOutcome(event(5), answer(429)), c.RecordOutcome(None, answer(200)),
+        c.StartAttempt((event(5),)), c.RecordOutcome((event(5),), answer(500)),
+        c.RecordOutcome((event(5),), answer(429)), c.RecordOutcome((), answer(200)),
     ]  # fmt: skip
     for command in settling:
         actor = Actor(policy(rate=Rate(limit=10)))

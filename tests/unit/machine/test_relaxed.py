@@ -34,7 +34,7 @@ def with_open(given: Policy, *due_at: float) -> Actor:
     """An actor with open events at 1, 2, … of which each was tried once and is due then."""
     actor = Actor(given)
     for position, _ in enumerate(due_at, 1):
-        actor.do(c.AcceptEvent(event(position)))
+        actor.do(c.AcceptEvents((event(position),)))
     entries = zip(actor.state.open, due_at, strict=True)
     opened = tuple(replace(entry, attempts=1, failures=1, next_at=at) for entry, at in entries)
     actor.state = replace(actor.state, open=opened)
@@ -49,7 +49,7 @@ def test_a_relaxed_receiver_has_up_to_concurrency_attempts_in_flight() -> None:
     for position in (1, 2, 3):
         step = actor.step(head=event(position), in_flight=range(1, position))
         assert step == s.Post(event(position), position, 1, free=True, accepted=True)
-        actor.do(c.AcceptEvent(event(position)))
+        actor.do(c.AcceptEvents((event(position),)))
     assert actor.step(head=event(4), in_flight=(1, 2, 3)) == s.Rest(Rule.IN_FLIGHT)
     actor.ends(event(2), answer(200))
     assert actor.step(head=event(4), in_flight=(1, 3)) == s.Post(event(4), 4, 1, free=True, accepted=True)
@@ -68,7 +68,7 @@ def test_numbers_are_those_of_strict_order_for_answers_in_any_order() -> None:
     for each in events:
         on_their_way = [other.position for other in accepted]
         if isinstance(widely.step(head=each, in_flight=on_their_way), s.Post):
-            widely.do(c.AcceptEvent(each))
+            widely.do(c.AcceptEvents((each,)))
             accepted.append(each)
     for each in reversed(accepted):
         (fact,) = widely.ends(each, answer(200))
@@ -83,7 +83,7 @@ def test_every_number_is_recorded_before_any_result_of_a_later_event() -> None:
     actor = Actor(wide())
     for position in (1, 2):
         assert isinstance(actor.step(head=event(position), in_flight=range(1, position)), s.Post)
-        actor.do(c.AcceptEvent(event(position)))
+        actor.do(c.AcceptEvents((event(position),)))
     actor.ends(event(2), answer(200))
     kinds = [type(fact) for fact in actor.facts if isinstance(fact, f.EventAccepted | f.Delivered)]
     assert kinds == [f.EventAccepted, f.EventAccepted, f.Delivered]
@@ -108,13 +108,13 @@ def test_due_events_go_before_new_ones_and_waiting_ones_delay_no_other() -> None
     assert actor.step(open_in_memory=held) == s.WaitUntil(NOW + 1, Rule.RETRYING)
     assert actor.step(NOW + 1, head=event(9), open_in_memory=held) == s.Post(event(2), 2, 2, free=True)
     assert actor.step(NOW + 30, open_in_memory=held, in_flight=(2,)) == s.Post(event(3), 3, 2, free=True)
-    assert actor.step(NOW + 60, open_in_memory={}, in_flight=(2, 3)) == s.ReadOpenEvent(1)
+    assert actor.step(NOW + 60, open_in_memory={}, in_flight=(2, 3)) == s.ReadOpenEvents((1,))
 
 
 def test_each_event_counts_its_own_attempts() -> None:
     actor = Actor(wide(retry=Retry(max_attempts=2)))
     for position in (1, 2):
-        actor.do(c.AcceptEvent(event(position)))
+        actor.do(c.AcceptEvents((event(position),)))
     for status in (500, 200):
         actor.ends(event(2), answer(status))
     actor.ends(event(1), answer(500))
@@ -136,9 +136,9 @@ def test_the_oldest_expires_also_while_another_is_due_first() -> None:
 def test_a_recorded_slow_attempt_is_the_next_one_made() -> None:
     given = wide(rate=Rate(limit=1, per="hour", burst=1))
     actor = with_open(given, NOW + 60)
-    assert actor.step(head=event(2), bucket=Bucket(1.0, NOW, 1)) == c.StartAttempt(event(2))
+    assert actor.step(head=event(2), bucket=Bucket(1.0, NOW, 1)) == c.StartAttempt((event(2),))
     empty = Bucket(0.0, NOW, 1)
-    actor.do(c.StartAttempt(event(2)), bucket=empty)
+    actor.do(c.StartAttempt((event(2),)), bucket=empty)
     step = actor.step(NOW + 60, head=event(2), open_in_memory={1: event(1)}, granted=2, bucket=empty)
     assert step == s.Post(event(2), 2, 1, free=True)
 

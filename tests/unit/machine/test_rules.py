@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from actors.configuration.policy import Policy, Rate, Retry
+from actors.configuration.policy import BatchLimits, Policy, Rate, Retry
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
@@ -103,6 +103,55 @@ class Turn(Struct, frozen=True):
         return state.backoff_until > NOW or awaited
 
     @property
+    def together(self) -> list[Open]:
+        """The open events that go with this one; none if one of them is in flight."""
+        if self.entry is None:
+            return []
+        view, opened, first = self.case.view, self.case.state.open, self.entry
+        if not self.policy.batch:
+            return [first]
+        if first.post:
+            fellows = [each for each in opened if each.post == first.post]
+            return [] if any(each.position in view.in_flight for each in fellows) else fellows
+        if first.attempts:
+            return [first]
+        run = list[Open]()
+        for each in opened[opened.index(first) :]:
+            if each.post or each.attempts or each.position in view.in_flight:
+                break
+            run.append(each)
+        return run
+
+    @property
+    def count(self) -> int:
+        """Number of events that go in the POST."""
+        run = self.together
+        if self.policy.batch is None:
+            return 1
+        open_after = bool(run) and run[-1] is not self.case.state.open[-1]
+        tried = self.entry is not None and self.entry.attempts > 0
+        joins = not (tried or open_after) and self.case.view.head is not None
+        return min(self.policy.batch.max_events, len(run) + joins)
+
+    @property
+    def lingers(self) -> bool:
+        batch, view, run = self.policy.batch, self.case.view, self.together
+        if batch is None or not batch.linger_s or (self.entry and self.entry.attempts):
+            return False
+        if (run and run[-1] is not self.case.state.open[-1]) or self.count >= batch.max_events:
+            return False
+        since = self.entry.stored_at if self.entry else view.head.stored_at if view.head else None
+        if view.cursor.read_to < view.cursor.seen_to:
+            if self.count or view.cursor.left_min >= batch.max_events:
+                return False
+            since = self.case.state.waiting_since
+        return since is not None and since + batch.linger_s > NOW
+
+    @property
+    def too_large(self) -> bool:
+        return self.policy.batch is not None and self.count > self.case.view.bounds.room
+
+    @property
     def needs_token(self) -> bool:
         view, limit = self.case.view, self.case.state.limit
         return (
@@ -134,7 +183,11 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
         and view.cursor.seen_to - view.cursor.read_to > policy.backlog_max,
         s.CountBacklog,
     ),
-    Rule.IN_FLIGHT: (lambda state, policy, view: len(view.in_flight) >= width(state, policy), ()),
+    Rule.IN_FLIGHT: (
+        lambda state, policy, view: (view.posts_in_flight if policy.batch else len(view.in_flight))
+        >= width(state, policy),
+        (),
+    ),
     Rule.REPEAT: (
         lambda state, _, view: view.head is not None and (
             view.head.key in state.frontier.window
@@ -152,7 +205,9 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
 }  # fmt: skip
 OF_EVENT: dict[Rule, tuple[Callable[[Turn], bool], Steps]] = {
     Rule.GIVING_UP: (lambda turn: turn.over and turn.room, (c.GiveUpEvents, s.ReadBacklog)),
-    Rule.READING: (lambda turn: turn.unread and not turn.over and not turn.held, s.ReadBacklog),
+    Rule.READING: (
+        lambda turn: turn.unread and not (turn.over or turn.held or turn.lingers), s.ReadBacklog
+    ),
     Rule.UNCONFIRMED: (lambda turn: turn.case.view.barrier_unconfirmed, ()),
     Rule.RESTING: (lambda turn: not turn.there, ()),
     Rule.BURIALS_FULL: (lambda turn: turn.over and not turn.room, ()),
@@ -166,9 +221,18 @@ OF_EVENT: dict[Rule, tuple[Callable[[Turn], bool], Steps]] = {
     Rule.RETRYING: (lambda turn: turn.entry is not None and turn.entry.next_at > NOW, ()),
     Rule.IN_HANDSHAKE: (lambda turn: turn.unproven and turn.case.view.handshake_under_way, ()),
     Rule.FETCHING: (
-        lambda turn: turn.entry is not None and turn.event is None and not turn.unproven, s.ReadOpenEvent,
+        lambda turn: turn.entry is not None and not turn.unproven and any(
+            each.position not in turn.case.view.open_in_memory for each in turn.together
+        ),
+        s.ReadOpenEvents,
     ),
-    Rule.UNREADY: (lambda turn: not turn.case.view.bounds.may_start, ()),
+    Rule.BATCH_IN_FLIGHT: (
+        lambda turn: turn.entry is not None and not turn.together and not turn.unproven, (),
+    ),
+    Rule.LINGERING: (lambda turn: turn.lingers and not turn.unproven, ()),
+    Rule.UNREADY: (
+        lambda turn: not turn.case.view.bounds.may_start or (turn.too_large and not turn.unproven), (),
+    ),
     Rule.OLDER_NODES: (lambda turn: turn.unproven and not turn.case.view.bounds.handshakes_known, ()),
     Rule.TOKEN: (
         lambda turn: turn.needs_token and turn.case.view.bucket is not None
@@ -177,7 +241,7 @@ OF_EVENT: dict[Rule, tuple[Callable[[Turn], bool], Steps]] = {
     ),
     Rule.HANDSHAKE: (lambda turn: turn.unproven, c.StartHandshake),
     Rule.SLOW_START: (lambda turn: turn.needs_token and turn.slow, c.StartAttempt),
-    Rule.POSTING: (lambda turn: True, s.Post),
+    Rule.POSTING: (lambda turn: True, (s.Post, s.PostBatch)),
 }  # fmt: skip
 HELD = {Rule.DISABLED, Rule.PAUSED, Rule.UNVERIFIED, Rule.THROTTLED, Rule.BACKING_OFF}
 ACTS = {rule: acts for table in (OF_RECEIVER, OF_EVENT) for rule, (_, acts) in table.items()}
@@ -254,16 +318,21 @@ def drawn(random: Random) -> Case:
     policy = Policy(
         url=URL, order=order, concurrency=3, paused=some(0.1), retry=Retry(max_age_s=AGE_S), backlog_max=1000,
         rate=Rate(limit=2, burst=2) if limit else None, handshake="hmac" if some(0.3) else "none",
+        batch=random.choice((
+            None, None, BatchLimits(max_events=1), BatchLimits(max_events=3), BatchLimits(linger_s=20),
+        )),
     )  # fmt: skip
     known = Handshake(key=handshake_key(policy), next_at=NOW + 9) if some(0.5) else None
     if known is not None and some(0.5):
         known = Handshake(key=known.key, verified=True)
+    grouped = some(0.5)
     positions = sorted(random.sample(range(1, 9), random.choice((0, 0, 1, 1, 3))))
     opened = [event(position) for position in positions]
     entries = tuple(
         Open(
             sequence=index + 1, position=each.position, id=each.id, stored_at=each.stored_at,
-            next_at=NOW + random.choice((-1, -1, 1, 5)),
+            next_at=NOW + (-1 if grouped else random.choice((-1, -1, 1, 5))), attempts=int(grouped),
+            post=(1, 3) if grouped and len(opened) > 1 else None,
         )
         for index, each in enumerate(opened)
     )  # fmt: skip
@@ -286,12 +355,14 @@ def drawn(random: Random) -> Case:
         counting=some(0.3),
     )  # fmt: skip
     view = View(
-        cursor=cursor, waiting=(head,) if head else (), in_flight=in_flight,
+        cursor=cursor, waiting=(head,) if head else (), in_flight=in_flight, posts_in_flight=len(in_flight),
         open_in_memory={
             each.position: each for each in opened if some(0.6) and each.position not in in_flight
         },
         barrier_unconfirmed=some(), burying=some(0.7),
-        bounds=NoBounds(may_start=not some(), handshakes_known=not some()), handshake_under_way=some(),
+        bounds=NoBounds(
+            may_start=not some(), handshakes_known=not some(), room=random.choice((1, 256)),
+        ), handshake_under_way=some(),
         granted=random.choice((0, 0, *positions, head.position if head else 0)),
         policy_adopted=not some(0.05), confirming=some(0.5), removal_revision=1 if some(0.05) else 0,
         bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,
@@ -328,7 +399,7 @@ def test_no_phase_says_otherwise() -> None:
         step, phase = case.step, held_back(case.state, case.policy, NOW)
         if isinstance(step, s.Rest | s.WaitUntil | s.Park) and step.rule in HELD:
             assert phase == step.rule.name.lower()
-        if isinstance(step, s.Post | c.StartAttempt):
+        if isinstance(step, s.Post | s.PostBatch | c.StartAttempt):
             assert phase is None
         if isinstance(step, c.StartHandshake):
             assert phase == "unverified"

@@ -59,8 +59,8 @@ def test_an_event_that_failed_comes_before_the_next_one() -> None:
     for head in (EVENT, event(9), None):
         assert actor.step(head=head) == s.WaitUntil(NOW + 1, Rule.BACKING_OFF)
     assert actor.step(NOW + 1, head=EVENT) == s.Post(EVENT, 1, 2, free=True)
-    assert actor.step(NOW + 1, head=event(9)) == s.ReadOpenEvent(5)
-    assert actor.step(NOW + 1) == s.ReadOpenEvent(5)
+    assert actor.step(NOW + 1, head=event(9)) == s.ReadOpenEvents((5,))
+    assert actor.step(NOW + 1) == s.ReadOpenEvents((5,))
 
 
 def test_a_fact_that_must_be_confirmed_first_holds_everything_up() -> None:
@@ -101,8 +101,8 @@ def test_a_token_that_is_long_in_coming_parks_who_holds_messages() -> None:
 
 def test_a_slow_attempt_is_recorded_before_it_is_made() -> None:
     actor, full = Actor(HOURLY), Bucket(1.0, NOW, 1)
-    assert actor.step(head=EVENT, bucket=full) == c.StartAttempt(EVENT)
-    actor.do(c.StartAttempt(EVENT), bucket=Bucket(0.0, NOW, 1))
+    assert actor.step(head=EVENT, bucket=full) == c.StartAttempt((EVENT,))
+    actor.do(c.StartAttempt((EVENT,)), bucket=Bucket(0.0, NOW, 1))
     assert actor.step(head=EVENT, granted=5) == s.Post(EVENT, 1, 1, free=True)
     assert isinstance(actor.step(head=EVENT, bucket=Bucket(0.0, NOW, 1)), s.WaitUntil)
 
@@ -180,7 +180,7 @@ def test_attempts_are_limited_where_the_policy_says_so() -> None:
 def test_a_malformed_event_is_given_up_when_its_turn_comes() -> None:
     broken = event(9, malformed="Angarium-Type: wrong")
     assert Actor().step(head=broken) == given_up("malformed", broken)
-    assert failed().step(head=broken) == s.ReadOpenEvent(5)
+    assert failed().step(head=broken) == s.ReadOpenEvents((5,))
 
 
 def test_dead_letters_wait_for_those_before_them() -> None:
@@ -218,7 +218,7 @@ def test_a_receiver_unparks_only_when_all_that_was_seen_is_settled() -> None:
     assert actor.step(read_to=9, seen_to=9) == c.UnparkReceiver()
     assert actor.step(read_to=12, seen_to=9, head=event(12)) == c.UnparkReceiver()
     assert actor.step(read_to=9, seen_to=9, in_flight=(5,)) == s.Rest(Rule.IN_FLIGHT)
-    assert changed(failed(), parked=True).step(read_to=9, seen_to=9) == s.ReadOpenEvent(5)
+    assert changed(failed(), parked=True).step(read_to=9, seen_to=9) == s.ReadOpenEvents((5,))
 
 
 def test_nothing_is_read_while_the_receiver_is_held_back() -> None:

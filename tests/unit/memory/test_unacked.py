@@ -4,7 +4,7 @@ The floor is where a takeover begins to read, so it may never pass a message tha
 never falls, since what lies below it need not be handed out again.
 """
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -159,6 +159,32 @@ def test_receivers_that_hold_a_message_are_counted_once_each() -> None:
     assert shard_unacked.holder_count == 1
     second.release_all(0)
     assert (shard_unacked.unacked_count, shard_unacked.holder_count) == (0, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["add", "release", "all", 1, 2, 4]))))
+def test_messages_that_are_sent_together_are_counted(
+    happenings: list[tuple[int, str | int]],
+) -> None:
+    """The counts are of those held behind the first of their receiver, and of those that still could be."""
+    shard_unacked, position = ShardUnacked(0), 0
+    receivers = [ReceiverUnacked(name, shard_unacked) for name in ("a.1", "a.2")]
+    for number, happening in happenings:
+        receiver = receivers[number]
+        match happening:
+            case "add":
+                position += 1
+                receiver.add(position, 0.0)
+            case "release":
+                receiver.release(receiver.first, 0)
+            case "all":
+                receiver.release_all(0)
+            case int(count):
+                receiver.send_together(count)
+        holding = [each for each in receivers if each.messages]
+        joined = [min(len(each.messages), each.together) - 1 for each in holding]
+        room = sum(each.together - 1 for each in holding)
+        assert shard_unacked.joined_count == sum(joined)
+        assert shard_unacked.joinable_count == room - sum(joined)
 
 
 def test_released_messages_take_no_memory_until_the_next_flush() -> None:

@@ -76,7 +76,9 @@ async def test_a_fact_that_breaks_a_rule_refuses_the_shard_and_is_not_recorded(
     world = strict()
     world.publish()
     await world.until_settled(1)
-    monkeypatch.setattr(decide, "with_its_number", lambda state, given, entry: with_number(given, 1))
+    monkeypatch.setattr(
+        decide, "with_their_numbers", lambda _, events: tuple(with_number(each, 1) for each in events)
+    )
     recorded = list(world.journal.facts)
     world.publish()
     await world.until(lambda: bool(world.refused))

@@ -48,6 +48,7 @@ def test_a_slow_collector_costs_a_limited_queue(caplog: pytest.LogCaptureFixture
     assert got.context is not None
     assert got.parent is not None
     assert (got.context.trace_id, got.context.span_id, got.parent.span_id) == (1, 2, 3)
+    assert [(each.context.trace_id, each.context.span_id) for each in got.links] == [(4, 5)]
 
 
 def test_spans_that_a_collector_refuses_are_counted() -> None:

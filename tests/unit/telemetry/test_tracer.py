@@ -23,7 +23,7 @@ from actors.machine.facts import (
 )
 from actors.machine.numbering import with_number
 from actors.machine.state import State
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from angarium.settings import SettingsError
 from angarium.telemetry import known_traces
 from angarium.telemetry.exemplars import Exemplar
@@ -71,6 +71,19 @@ class Traced:
         self.headers.append(header.decode())
         return header.decode()
 
+    def attempt_batch(self, *events: Event, ordinal: int = 1) -> str:
+        """An attempt of these events, whose numbers are their positions."""
+        attempt = BatchAttempt(
+            receiver=RECEIVER, policy=POLICY, events=events, ordinal=ordinal, may_start=lambda: True,
+            sequences=tuple(each.position for each in events),
+        )  # fmt: skip
+        return self.tracer.traceparent(attempt).decode()
+
+    def record_batch(self, kind: Callable[..., Fact], *events: Event, **members: Any) -> None:
+        numbered = tuple(with_number(each, each.position) for each in events)
+        fact = kind(receiver=RECEIVER, events=numbered, **members)
+        self.tracer.confirmed([JournalEntry(1, fact, State(receiver=RECEIVER))])
+
     def route(self, event: RoutedEvent) -> None:
         when_recorded = self.tracer.routed(event)
         if when_recorded is not None:
@@ -113,6 +126,33 @@ def test_a_delivery_is_one_tree_below_its_producer() -> None:
     ]
     assert not secrets_in(repr(traced.spans))
     assert "whsec_body" not in repr(traced.spans)
+
+
+def test_a_batch_has_a_span_of_its_own_that_is_linked_with_its_deliveries() -> None:
+    traced, other = Traced(), replace(EVENT, position=8, id="e8", traceparent="")
+    first = traced.attempt_batch(EVENT, other)
+    traced.record_batch(AttemptFailed, EVENT, other, at=103.0, attempt=1, error="timeout", latency_ms=500.0)
+    second = traced.attempt_batch(EVENT, other, ordinal=2)
+    traced.record_batch(Delivered, EVENT, other, at=105.0, attempt=2, status=204)
+    posts = [span for span in traced.spans if "messaging.batch.message_count" in span.attributes]
+    deliveries = [span for span in traced.spans if span.name.startswith("deliver ")]
+    assert [sent(span) for span in posts] == [first, second]
+    assert {(span.parent, span.attributes["messaging.batch.message_count"]) for span in posts} == {(0, 2)}
+    assert [span.attributes.get("error.type") for span in posts] == ["timeout", None]
+    assert (posts[0].start, posts[0].end) == (102.5, 103.0)
+    assert len({span.trace for span in [*posts, *deliveries]}) == 3
+    names = {(span.trace, span.span) for span in deliveries}
+    assert [set(span.links) for span in posts] == [names, names]
+    linked = [(span.trace, span.span) for span in posts]
+    assert [list(span.links) for span in deliveries] == [linked, linked]
+
+
+def test_a_batch_of_traces_that_are_not_sampled_has_no_span() -> None:
+    traced = Traced(never)
+    event = replace(EVENT, traceparent="")
+    assert traced.attempt_batch(event).endswith("-00")
+    traced.record_batch(Delivered, event, at=105.0, attempt=1, status=204)
+    assert traced.spans == []
 
 
 def test_the_last_exported_span_of_each_bucket_is_an_exemplar() -> None:

@@ -37,12 +37,12 @@ from actors.machine.commands import (
     StartAttempt,
     StartPing,
 )
-from actors.machine.decide import decide, with_its_number
+from actors.machine.decide import decide, with_their_numbers
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
 from actors.machine.facts import Fact, RateSet
 from actors.machine.outcome import Answered
-from actors.machine.state import State, open_entry
+from actors.machine.state import State
 
 LEASE_S = 10.0
 RULES = {
@@ -218,7 +218,7 @@ class RateWorld:
             return False
         owner.bucket = left
         if first:
-            head = StartPing() if ping else StartAttempt(self.event(min(owner.waiting)))
+            head = StartPing() if ping else StartAttempt((self.event(min(owner.waiting)),))
             self.record(owner, head, left, at_once=True)
             if not self.confirm(owner):
                 return False
@@ -251,15 +251,14 @@ class RateWorld:
             if status == 200:
                 owner.waiting.remove(position)
             answer = Answered(status=status, latency_ms=1.0)
-            command = RecordOutcome(self.event(position), answer)
+            command = RecordOutcome((self.event(position),), answer)
             self.record(owner, command, bucket, at_once=False)
 
     def give_up(self, owner: Owner) -> None:
         bucket = None if self.off == "settle" else self.filled(owner)
         for position in sorted(owner.waiting):
             assert owner.state is not None
-            entry = open_entry(owner.state, position)
-            events = (with_its_number(owner.state, self.event(position), entry),)
+            events = with_their_numbers(owner.state, (self.event(position),))
             self.record(owner, GiveUpEvents(events, "skipped"), bucket, at_once=False)
         owner.waiting.clear()
         self.flush(owner)

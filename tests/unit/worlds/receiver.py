@@ -127,7 +127,7 @@ class ReceiverWorld:
         self.broken: list[str] = []
         self.asked: set[asyncio.Task[object]] = set()
         self._send, self._bury = self.world.sender.send, self.world.dead_letters.bury
-        self.world.sender.send = self.send  # type: ignore[method-assign]
+        self.world.sender.send = self.send  # type: ignore[method-assign, assignment]
         self.world.dead_letters.bury = self.bury  # type: ignore[method-assign]
         self.world.sender.reply = self.reply
 

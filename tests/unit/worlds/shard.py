@@ -1,8 +1,7 @@
 """One shard in memory for tests of actor and host: every port in its simplest form, on virtual time.
 
-The stand-ins check what must hold at every step: facts fold to the state that was handed in with them, a
-receiver has no more attempts in flight than its order allows and never two of one event, a dead letter is
-buried only when it is confirmed, and a message is acked only when the confirmed facts release it.
+The stand-ins check what must hold at every step: facts fold to the state that was handed in with them, a dead
+letter is buried only when it is confirmed, and a message is acked only when the confirmed facts release it.
 """
 
 import asyncio
@@ -18,16 +17,16 @@ from actors.machine.event import Event
 from actors.machine.evolve import evolve
 from actors.machine.facts import AlertFact, Burial, Fact, TurnedAway
 from actors.machine.numbering import is_repeat
-from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.machine.state import State
 from actors.memory.unacked import NodeHolders
-from actors.ports import Absent, Attempt, Batch, Invalid, Removal, ShardBatch
+from actors.ports import Absent, Batch, Invalid, Removal, ShardBatch
 from actors.runtime.actor import Actor
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
 from actors.tenant_settings import SettingsByTenant
 from actors.totals import DeliveryTotals
-from tests.unit.worlds.values import NOW, answer, event, policy
+from tests.unit.worlds.sender import Sender
+from tests.unit.worlds.values import NOW, event, policy
 
 FLUSH_S = 0.2
 RECEIVER = "acme.billing"
@@ -62,27 +61,32 @@ class Journal:
         self.facts: list[Fact] = []
         self.turned_away: set[int] = set()
         self._world = world
-        self._waiting: list[Recorded] = []
+        self.waiting: list[Recorded] = []
         self._timer: asyncio.Handle | None = None
 
     def add(self, fact: Fact, state: State, urgent: bool = False) -> int:
         self.index += 1
         self.held = self.held or (self.hold_at is not None and isinstance(fact, self.hold_at))
-        self._waiting.append(Recorded(fact, state))
+        self.waiting.append(Recorded(fact, state))
         loop = asyncio.get_running_loop()
         if urgent:
-            loop.call_soon(self.flush)
+            loop.call_soon(self.append)
         elif self._timer is None:
-            self._timer = loop.call_later(FLUSH_S, self.flush)
+            self._timer = loop.call_later(FLUSH_S, self.append)
         return self.index
 
     def flush(self) -> None:
+        """Append what waits without delay; an actor asks for that while it cannot go on."""
+        if self.waiting:
+            asyncio.get_running_loop().call_soon(self.append)
+
+    def append(self) -> None:
         """One append, which is confirmed at once."""
         host = self._world.host
         if self.held or host.stopped or host.recorder is not self:
             return
         self._timer = None
-        entries, self._waiting = self._waiting, []
+        entries, self.waiting = self.waiting, []
         self.floor = host.floor_for_flush(self.index)
         self._fold(entries)
         self.confirmed_index = self.index
@@ -101,64 +105,16 @@ class Journal:
 
     def store(self, count: int) -> None:
         """The first of those that wait are stored, and the answers are lost."""
-        self._fold(self._waiting[:count])
+        self._fold(self.waiting[:count])
 
     def let_go(self) -> None:
         """Confirm what was held back."""
         self.held, self.hold_at = False, None
-        self.flush()
+        self.append()
 
     def of(self, *kinds: type[Fact]) -> list[Any]:
         """The confirmed facts of these kinds."""
         return [fact for fact in self.facts if isinstance(fact, kinds)]
-
-
-class Sender:
-    """Answers after `latency_s` with what `reply` says; the default is 200."""
-
-    def __init__(self) -> None:
-        self.latency_s = 0.001
-        self.reply: Callable[[Attempt], Outcome] = lambda _: answer(200)
-        self.made: list[Attempt] = []
-        self.times: list[float] = []
-        self.in_flight: dict[str, set[int]] = {}
-        self.widest = 0
-
-    async def send(self, attempt: Attempt) -> Outcome:
-        if not attempt.may_start():
-            return NotSent(why="the lease is over")
-        position, in_flight = attempt.event.position, self.in_flight.setdefault(attempt.receiver, set())
-        if attempt.sequence is not None:
-            width = 1 if attempt.policy.order == "strict" else attempt.policy.concurrency
-            assert len(in_flight) < width
-            assert position not in in_flight
-            in_flight.add(position)
-            self.widest = max(self.widest, len(in_flight))
-        self.made.append(attempt)
-        self.times.append(asyncio.get_running_loop().time())
-        try:
-            await asyncio.sleep(self.latency_s)
-        finally:
-            in_flight.discard(position)
-        return self.reply(attempt)
-
-    def answers(self, *statuses: int | Answered | Failed) -> None:
-        """Answer with these, one by one; then with 200 forever."""
-        left = list(statuses)
-
-        def reply(_: Attempt) -> Outcome:
-            status = left.pop(0) if left else 200
-            return answer(status) if isinstance(status, int) else status
-
-        self.reply = reply
-
-    @property
-    def numbers(self) -> list[int | None]:
-        return [each.sequence for each in self.made]
-
-    @property
-    def positions(self) -> list[int]:
-        return [each.event.position for each in self.made]
 
 
 class Stream:
@@ -354,10 +310,13 @@ class ShardWorld:
             self.policies.known[RECEIVER] = self.policies.leader[RECEIVER] = given
         self.claim(unclean=False)
 
-    def claim(self, *, unclean: bool, snapshots: bool = False, parked: Sequence[str] = ()) -> None:
+    def claim(
+        self, *, unclean: bool, snapshots: bool = False, parked: Sequence[str] = (),
+        handed_out: int | None = None,
+    ) -> None:  # fmt: skip
         """Begin an ownership with what the journal's tail tells, or with an empty tail and snapshots.
 
-        `parked` are listed as such, and have no snapshot.
+        `parked` are listed as such, and have no snapshot. So many messages are `handed_out` at once.
         """
         old, self.journal = self.journal, Journal(self)
         self.journal.folded = dict(old.folded)
@@ -388,9 +347,12 @@ class ShardWorld:
         listed = {each.receiver: each.wakes_at for each in states.values() if each.unfinished}
         listed |= dict.fromkeys(parked)
         self.host.start({}, listed) if snapshots else self.host.start(states, {})
-        self.hand_out()
+        self.hand_out(handed_out)
 
-    def crash(self, *, snapshots: bool = False, parked: Sequence[str] = (), stored: int = 0) -> None:
+    def crash(
+        self, *, snapshots: bool = False, parked: Sequence[str] = (), stored: int = 0,
+        handed_out: int | None = None,
+    ) -> None:  # fmt: skip
         """The owner is gone with its memory; the next one claims at once.
 
         A number of the facts that it did not see confirmed are in the journal all the same.
@@ -398,7 +360,8 @@ class ShardWorld:
         self.host.stop()
         self.journal.store(stored)
         self.sender.in_flight.clear()
-        self.claim(unclean=True, snapshots=snapshots, parked=parked)
+        self.sender.posts_in_flight.clear()
+        self.claim(unclean=True, snapshots=snapshots, parked=parked, handed_out=handed_out)
 
     @property
     def actor(self) -> Actor:
@@ -422,17 +385,17 @@ class ShardWorld:
             stored = event(position, at=self.clock.now(), **members)
             self.stream.messages.append((receiver, stored))
 
-    def hand_out(self) -> None:
-        """The consumer hands out what it has not, as long as it is not full."""
-        for receiver, stored in self.stream.messages[self.handed_out :]:
+    def hand_out(self, count: int | None = None) -> None:
+        """The consumer hands out what it has not, or so many of them, as long as it is not full."""
+        for receiver, stored in self.stream.messages[self.handed_out :][:count]:
             self.handed_out = stored.position
             if stored.position not in self.stream.lost:
                 self.host.arrive(receiver, stored)
 
-    def hand_out_again(self) -> None:
-        """There is a new consumer: everything beyond the floor comes once more."""
+    def hand_out_again(self, count: int | None = None) -> None:
+        """There is a new consumer: everything beyond the floor, or so much of it, comes once more."""
         self.handed_out = self.journal.floor
-        self.hand_out()
+        self.hand_out(count)
 
     def _acked(self, up_to: int) -> None:
         for position in range(self.acked_to + 1, up_to + 1):

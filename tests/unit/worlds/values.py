@@ -85,7 +85,7 @@ class Actor:
         bucket: Bucket | None = None,
     ) -> list[f.Fact]:
         """An attempt comes back."""
-        return self.do(c.RecordOutcome(given, outcome), at=at, bucket=bucket)
+        return self.do(c.RecordOutcome((given,) if given else (), outcome), at=at, bucket=bucket)
 
     def step(self, now: float = NOW, *, head: Event | None = None, **view: Any) -> s.Step:
         """The next step, in a memory as `view` says. `head` is the oldest event in it, open or not."""

@@ -209,8 +209,20 @@ async def test_attempts_are_counted_by_minute(
     assert (found[1].latency_ms, found[1].latency_ms_max) == (20.0, 30.0)
     assert (found[1].late_s, found[1].late_s_max) == (130.5, 131.0)
     assert (found[2].latency_ms, found[2].late_s) == (None, None)
+    assert [each.posts for each in found] == [2, 2, 0]
     later = await ask(settings, lambda ledger: find_minutes(ledger, RECEIVER, MS + 120_000, MS + 180_000))
     assert [each.attempts for each in later.minutes] == [2]
+
+
+async def test_a_batch_is_an_attempt_of_each_of_its_events_and_one_post(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    batch = (numbered(1), numbered(2), numbered(3))
+    await pen.flush(opens(), failed(1, NOW + 1, events=batch))
+    await pen.flush(delivered(1, NOW + 2, attempt=2, events=batch[:2]), delivered(4, NOW + 3))
+    await catch_up(js, names, ledger)
+    (minute,) = (await ask(settings, lambda ledger: find_minutes(ledger, RECEIVER, 0, 2 * MS))).minutes
+    assert (minute.attempts, minute.delivered, minute.failed, minute.posts) == (6, 3, 3, 3)
 
 
 async def test_lateness_counts_from_the_publication_of_an_event(
@@ -243,14 +255,15 @@ async def test_the_tables_of_an_older_version_are_upgraded(
         "ALTER TABLE configurations DROP COLUMN replaced",
         "ALTER TABLE deliveries DROP COLUMN published_at", "DROP INDEX deliveries_unended",
         "CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL",
-        "PRAGMA user_version = 1",
+        "ALTER TABLE minutes DROP COLUMN posts", "PRAGMA user_version = 1",
     ):  # fmt: skip
         await ledger.execute(statement)
     failure = await refused(settings, lambda ledger: find_worst(ledger, 1.0, 1))
-    assert "has version 1, this Angarium knows 6" in failure.text
+    assert "has version 1, this Angarium knows 7" in failure.text
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter(type="a")))
     assert len(found.attempts) == 1
+    assert await ledger.rows("SELECT attempts, posts FROM minutes") == [(1, 1)]
 
 
 @pytest.mark.parametrize("world", [("memory", "postgresql")])
@@ -265,11 +278,11 @@ async def test_the_tables_of_an_older_version_of_a_database_are_upgraded(
         "ALTER TABLE configurations DROP COLUMN replaced",
         "ALTER TABLE deliveries DROP COLUMN published_at", "DROP INDEX deliveries_unended",
         "CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL",
-        "UPDATE ledger SET version = 1",
+        "ALTER TABLE minutes DROP COLUMN posts", "UPDATE ledger SET version = 1",
     ):  # fmt: skip
         await ledger.execute(statement)
     await catch_up(js, names, ledger)
-    assert await ledger.contents() == before | {"ledger": [(5, *before["ledger"][0][1:])]}
+    assert await ledger.contents() == before | {"ledger": [(6, *before["ledger"][0][1:])]}
     indexes = await ledger.rows("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
     assert ("deliveries_unended",) in indexes
     assert ("deliveries_open",) not in indexes

@@ -32,7 +32,7 @@ def accept(stage: Stage, after: AfterLostTail, numbers: Numbers, *, deleted: str
 
 def given(stage: Stage) -> Numbers:
     """Which event was given which number until now."""
-    named, event = stage.checkers.named.items(), stage.checkers.deliveries.event
+    named, event = stage.checkers.numbers.named.items(), stage.checkers.deliveries.event
     return {number: event(position).id for number, position in named}
 
 

@@ -89,7 +89,7 @@ async def test_the_reason_is_its_own() -> None:
     world.publish(5, receiver=UNKNOWN)
     world.publish(receiver=UNKNOWN, malformed="no name")
     await world.until(lambda: world.journal.floor == 6)
-    world.journal.flush()
+    world.journal.append()
     world.host.evict("", 3)
     await world.until(lambda: len(world.dead_letters.buried) == 2)
     world.policies.unavailable = False

@@ -194,7 +194,7 @@ async def test_undecided_events_are_given_up_if_the_stream_is_full() -> None:
     world.policies.unavailable = True
     flood(world, 10)
     await world.until(lambda: world.journal.floor == 10)
-    world.journal.flush()
+    world.journal.append()
     assert world.host.needed() == Needed(1, UNKNOWN_RECEIVERS)
     world.host.evict("", 7)
     await all_buried(world, 6)
@@ -211,7 +211,7 @@ async def test_a_tenant_that_is_evicted_costs_a_new_receiver_of_another_no_event
     world.policies.leader["umbra.new"] = policy()
     world.publish(3, receiver="umbra.new")
     await world.until(lambda: world.journal.floor == 3)
-    world.journal.flush()
+    world.journal.append()
     world.host.evict("acme", 4)
     await world.pass_time(10)
     assert world.dead_letters.buried == []

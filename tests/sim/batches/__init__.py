@@ -1,0 +1,1 @@
+"""Batches over faults: what is checked of them in every run, scenarios, and the mutants that they find."""

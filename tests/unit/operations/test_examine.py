@@ -1,0 +1,13 @@
+"""The checks of `doctor` that look at one number."""
+
+from angarium.operations.installation.examine import nats_finding
+from streams.journal.journal import PAYLOAD_MIN
+
+
+def test_a_server_with_too_small_messages_for_a_batch_is_a_problem() -> None:
+    enough, small = nats_finding("2.14.0", PAYLOAD_MIN), nats_finding("2.14.0", PAYLOAD_MIN - 1024)
+    assert (enough.ok, enough.text) == (True, "nats-server 2.14.0")
+    assert not small.ok
+    assert small.sentence == (
+        "nats-server 2.14.0 has a max_payload of 255 KiB: for batches it needs 256 KiB; the default is 1 MiB"
+    )

@@ -1,0 +1,1 @@
+"""Tests of batches from the mailbox to the record."""
