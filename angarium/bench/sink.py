@@ -108,6 +108,12 @@ def stamp_of(body: bytes) -> bytes:
     return body[start : start + STAMP_BYTES]
 
 
+def numbers_of(header: bytes) -> range:
+    """The numbers of the events of a request; none of one from the bare loops, which say 0."""
+    first, _, last = header.partition(b"-")
+    return range(max(1, int(first)), int(last or first) + 1)
+
+
 class SinkConnection(asyncio.Protocol):
     """One connection: requests one after the other, each answered at once."""
 
@@ -132,8 +138,7 @@ class SinkConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if name == b"angarium-sequence":
-            first, _, last = value.partition(b"-")
-            self._sequences = range(int(first), int(last or first) + 1)
+            self._sequences = numbers_of(value)
 
     def on_body(self, body: bytes) -> None:
         self._body = self._body or body[:_HEAD_BYTES]

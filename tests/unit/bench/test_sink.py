@@ -1,6 +1,8 @@
 """The bench's sink: wrong figures from it would be believed."""
 
-from angarium.bench.sink import Sink, percentile, stamp_of
+import pytest
+
+from angarium.bench.sink import Sink, numbers_of, percentile, stamp_of
 from angarium.delivery.formats import envelope
 from tests.unit.worlds.values import event
 
@@ -49,6 +51,12 @@ def test_a_batch_is_as_late_as_its_oldest_event() -> None:
     events = [event(position, body=each) for position, each in enumerate(stamped, 1)]
     assert [stamp_of(each) for each in stamped] == [b"1795233800.123456", b"1795233801.654321"]
     assert stamp_of(envelope([(each, each.position) for each in events])) == b"1795233800.123456"
+
+
+@pytest.mark.parametrize(("header", "numbers"), [(b"7", [7]), (b"7-9", [7, 8, 9]), (b"7-7", [7]), (b"0", [])])
+def test_a_request_has_the_numbers_of_its_events(header: bytes, numbers: list[int]) -> None:
+    """The header of a request of the bare loops is 0, and they are not counted."""
+    assert list(numbers_of(header)) == numbers
 
 
 def test_percentiles_are_of_the_nearest_rank() -> None:
