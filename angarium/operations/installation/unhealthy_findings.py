@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy, Unusable
+from actors.machine.facts import DISABLED_WHY
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.status import age_text
@@ -51,7 +52,6 @@ CHECKED_RECEIVERS_MAX = 200
 
 Ailment = Literal["disabled", "offline", "failing", "throttled", "behind"]
 WORST_FIRST: tuple[Ailment, ...] = ("disabled", "offline", "failing", "throttled", "behind")
-_DISABLED = {"gone": "it answered 410", "asked": "it answered angarium-disable"}
 _RESUME, _INSPECT = "angarium receiver resume {}", "angarium inspect {}"
 _ASKED_FOR_A_PAUSE = ("the receiver asked for this pause; to end it now", _RESUME)
 _REMEDIES: dict[Ailment, tuple[str, str]] = {
@@ -248,8 +248,8 @@ def _ailment_text(receiver: UnhealthyReceiver, now: float) -> str:
     state, since = receiver.snapshot.state, age_text(now - receiver.since)
     match receiver.ailment:
         case "disabled":
-            why = _DISABLED.get(state.disabled if state else "", "it failed for too long")
-            return f"has been disabled for {since} ({why})"
+            reason = state.disabled if state else ""
+            return f"has been disabled for {since} ({DISABLED_WHY.get(reason, reason)})"
         case "offline" | "failing":
             return f"has been {receiver.ailment} for {since}"
         case "throttled":
