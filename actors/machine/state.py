@@ -31,7 +31,7 @@ class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `rejections`: those that failed because of the event itself.
     - `aborted`: the receiver wants no further attempt.
     - `next_at`: when the next attempt is due.
-    - `status`: of the last answer.
+    - `status`: the status of the last answer.
     """
 
     sequence: int

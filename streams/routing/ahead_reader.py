@@ -26,7 +26,7 @@ from streams.routing.read_requests import ReadRequest
 from streams.tasks import cancel_and_wait, on_defect
 
 BEHIND_MIN = 512
-"""Events that the consumer has left to hand out, above which others are read ahead; so many pass in 50 ms."""
+"""If the consumer has more events than this left to hand out, others are read ahead; 512 pass in 50 ms."""
 
 UNMATCHED_BYTES_MIN = 8 << 20
 """Bytes of events without receivers, since the router fell behind, above which they count as a flood."""
@@ -111,7 +111,7 @@ class AheadReader:
             self._behind.set()
 
     def unmatched(self, size: int) -> None:
-        """Note an event that no receiver wants, of so many bytes.
+        """Count an event of this size that no receiver wants.
 
         Such events park no tenant: they leave memory at once. But to read them takes time, if they are large.
         """

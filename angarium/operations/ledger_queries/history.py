@@ -57,7 +57,7 @@ _WORDS = {
     "paused": "paused",
     "handshake_succeeded": "proved itself",
     "resumed": "resumed: nothing holds it back any more",
-    "retargeted": "its URL was changed; it starts afresh",
+    "retargeted": "its URL was changed; its failures are cleared",
     "repaired": "its events are read again, since the stream had lost its tail",
 }
 _UNKNOWN_CLIENT = "an unknown NATS client"
