@@ -169,7 +169,7 @@ class Policies(Protocol):
         ...
 
     async def catch_up(self) -> None:
-        """Return once everything is known that the leader of the configurations knew at the time of this call.
+        """Return once all is known that the leader of the configurations knew at the time of this call.
 
         May raise Unavailable. Calls at the same time share one question to the leader.
         """

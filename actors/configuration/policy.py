@@ -68,8 +68,8 @@ class AlertLimits(Struct, frozen=True, kw_only=True, gc=False):
     """The limits of alerts about a receiver.
 
     - `failing_after_s`: time without a success after which it is failing.
-    - `behind_percent`, `behind_after_s`: it is behind if that share of its `backlog_max` waits, or its oldest event
-      is that old; it no longer is once both are below half.
+    - `behind_percent`, `behind_after_s`: it is behind if that share of its `backlog_max` waits, or its
+      oldest event is that old; it no longer is once both are below half.
     - `dead_letters_quiet_s`: time without another dead letter after which the alert about them is over.
     - `interval_s`: time from one alert to the next of the same kind, at least.
     """

@@ -21,8 +21,8 @@ The rules that everything else relies on:
 3. Everything that influences numbering (window, removal, opening) is state. It is changed by a fact that is
    confirmed before anything is posted under it, from a position above all that an earlier owner may have
    posted without a record.
-4. Every fact that settles an event carries the token bucket. If tokens are slow to come, the attempt is recorded
-   first.
+4. Every fact that settles an event carries the token bucket. If tokens are slow to come, the attempt is
+   recorded first.
 5. A dead letter is a fact first. Once that fact is confirmed, the dead letter has to be stored, until this is
    recorded too. Facts have one order, so giving up waiting events, and reading on for that, needs no
    confirmation of the facts before.

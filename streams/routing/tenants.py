@@ -200,7 +200,7 @@ class Tenants(Generic[T]):
         return True
 
     def admits(self, name: str, *, may_park: bool) -> bool:
-        """True if the arriving event should be kept (`add`), False if it should be left in the stream (`drop`).
+        """True if the arriving event should be kept (`add`), False if left in the stream (`drop`).
 
         `may_park`: the tenant's events can be read by its subject.
         """

@@ -21,7 +21,7 @@ PART = 15
 """Attempts that each brisk receiver gets in each of the quiet parts."""
 
 
-async def test_the_rate_holds_over_a_kill_and_a_handover(fleet: Fleet) -> None:
+async def test_the_rate_holds_across_a_kill_and_a_handover(fleet: Fleet) -> None:
     limits = BRISK | SPARING
     for receiver, per_second in limits.items():
         await fleet.configure([receiver], rate={"limit": per_second, "burst": BURST})
