@@ -136,4 +136,4 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
 
 
 SECRET_MEMBERS = frozenset({"secrets", "old_secrets", "headers", "signature"})
-"""Members of a configuration with secrets in them, which are shown to nobody."""
+"""Members of a configuration with secrets in them, which are never shown."""
