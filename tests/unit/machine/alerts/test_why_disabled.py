@@ -25,7 +25,9 @@ OPENED = State(receiver="acme.billing", opened=True)
 )  # fmt: skip
 def test_an_alert_says_why_the_receiver_is_disabled(reason: str, why: str) -> None:
     disabled = replace(OPENED, disabled=reason, disabled_at=START)
-    (raised,) = alert_changes(disabled, policy(), c.JudgeAlerts(limits=AlertLimits(), watched_since=START), START + 1)
+    (raised,) = alert_changes(
+        disabled, policy(), c.JudgeAlerts(limits=AlertLimits(), watched_since=START), START + 1
+    )
     assert isinstance(raised, f.AlertRaised)
     assert (raised.alert, raised.why, raised.since) == ("disabled", why, START)
 
