@@ -23,7 +23,7 @@ class ReadRequest(Struct, frozen=True):
 
 
 class PartitionReads(Struct, frozen=True):
-    """The reads of tenants' events in one partition, beside the `reader` of its consumer.
+    """The reads of tenants' events in one partition, in addition to those of its consumer by `reader`.
 
     - `read_slots`: shared by all such reads of a node.
     - `on_broken`: called with the reason if a task of these reads is broken.
