@@ -28,7 +28,6 @@ FACTS_THAT_CHANGE_HEALTH = frozenset({
 })  # fmt: skip
 """The facts that may change its health, or begin or end a failure; `Delivered` may too, if the receiver was
 failing."""
-_ASKED = {"gone": "it answered 410", "asked": "it answered angarium-disable"}
 REPORTED_AT_ONCE_MAX = 1000
 """Receivers that are reported as offline at a time: some milliseconds' work."""
 WHY_LENGTH_MAX = 200
@@ -161,7 +160,7 @@ def health_change(
         case f.Delivered() if was_offline:
             return _change("recovered", receiver, "it accepts events again", since)
         case f.Disabled(reason=reason, at=at) if not before.disabled:
-            why = _ASKED.get(reason) or _why_disabled(after, at)
+            why = _why_failing(after, at) if reason == "failing" else f.DISABLED_WHY.get(reason, reason)
             return _change("disabled", receiver, why, after.failing_since)
         case f.Resumed() if before.disabled or was_offline:
             return _change("recovered", receiver, "it was resumed", since)
@@ -183,7 +182,7 @@ def _change(name: HealthChangeName, receiver: str, why: str, since: float | None
     return HealthChange(name=name, receiver=receiver, why=why[:WHY_LENGTH_MAX], since=since)
 
 
-def _why_disabled(state: State, at: float) -> str:
+def _why_failing(state: State, at: float) -> str:
     """The reason of a failure, as of the last attempt."""
     error = state.last.error if isinstance(state.last, f.AttemptFailed) else ""
     return error if state.failing_since is None else _no_success(at - state.failing_since, error)

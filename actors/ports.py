@@ -195,14 +195,14 @@ class Policies(Protocol):
         ...
 
     async def catch_up(self) -> None:
-        """Return once everything is known that the leader of the bucket knew at the time of this call.
+        """Return once all is known that the leader of the configurations knew at the time of this call.
 
         May raise Unavailable. Calls at the same time share one question to the leader.
         """
         ...
 
     async def confirm(self, receiver: str) -> Policy | Absent | Invalid:
-        """Ask the leader of the bucket. May raise Unavailable."""
+        """Ask the leader of the configurations. May raise Unavailable."""
         ...
 
 

@@ -18,7 +18,7 @@ from actors.configuration.policy import SECONDS, Policy, Rate
 from actors.instants import instant_text
 from actors.machine.bucket import refill
 from actors.machine.event import Event
-from actors.machine.facts import AttemptFailed, Delivered, OutcomeFact
+from actors.machine.facts import DISABLED_WHY, AttemptFailed, Delivered, OutcomeFact
 from actors.machine.handshake.in_words import HandshakeState, handshake_state, handshake_words
 from actors.machine.handshake.verification import current_handshake
 from actors.machine.numbering import is_repeat
@@ -253,12 +253,10 @@ def _held_words(
             return ""
         case "misconfigured":
             return f"misconfigured: {'; '.join(problems) or 'it never had a valid configuration'}"
-        case "disabled" if state.disabled == "gone":
-            return "disabled: it answered 410 (Gone)"
-        case "disabled" if state.disabled == "asked":
-            return "disabled: it answered angarium-disable"
-        case "disabled":
+        case "disabled" if state.disabled == "failing":
             return f"disabled: {_no_success(state, now)}"
+        case "disabled":
+            return f"disabled: {DISABLED_WHY.get(state.disabled, state.disabled)}"
         case "paused":
             return "paused"
         case "unverified":

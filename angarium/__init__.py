@@ -2,8 +2,8 @@
 
 Read `node` first (a member of the fleet), then `delivery` (the HTTP requests) and `operations` (what the
 commands in `cli` do). `api` serves the operations over HTTP, `ledger` keeps the history, `telemetry` exports
-traces and metrics, `workers` runs several nodes, and `development` has `dev` and `listen`. `settings` has the
-settings of an installation and of a process.
+traces and metrics, `workers` runs several nodes, and `development` has `dev` and `listen`. `cli`, `demo`,
+`bench` and `terminal` are what a user sees. `settings` has the settings of an installation and of a process.
 """
 
 __version__ = "0.1.0"

@@ -61,7 +61,7 @@ def why_not_bound(error: OSError) -> str:
 
 
 async def serve(host: str, port: int, answer: Answer, connections_max: int | None = None) -> asyncio.Server:
-    """Listen; port 0 takes a free one. Raises OSError if the address cannot be had.
+    """Listen; port 0 takes a free one. Raises OSError if the address is taken or not ours.
 
     Above `connections_max`, a new connection ends the one whose last request is the oldest: a client that
     opens connections and asks nothing neither uses up the descriptors nor keeps others out.

@@ -7,6 +7,5 @@ Read `installation` first (what Angarium has in NATS), then `journal` (how nothi
 - Who owns a shard, and its record: `journal`, `fleet`, `lost_tails`, `repair`.
 - What comes in: `reading`, `routing`, `buckets`.
 - What becomes of events: `dead_letters`, `resending`, `erasing`, `storage`.
-- Events about alerts: `alert_events`.
 - For the world outside: `control_requests`, `journal_feed`, `observation`, `server`.
 """

@@ -1,4 +1,4 @@
-"""Asks about many things concurrently, at most 32 at a time."""
+"""Asks about many things concurrently, by default at most 32 at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,9 +11,11 @@ Thing = TypeVar("Thing")
 Answer = TypeVar("Answer")
 
 
-async def gather_bounded(things: Iterable[Thing], ask: Callable[[Thing], Awaitable[Answer]]) -> list[Answer]:
+async def gather_bounded(
+    things: Iterable[Thing], ask: Callable[[Thing], Awaitable[Answer]], asked_max: int = ASKED_AT_ONCE
+) -> list[Answer]:
     """The answers about all these things, in their order. The first error is raised."""
-    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+    turn = asyncio.Semaphore(asked_max)
 
     async def ask_in_turn(thing: Thing) -> Answer:
         async with turn:

@@ -4,6 +4,7 @@ Each rule is a function from one module to what is wrong with it. All rules are 
 rule over a made-up module that breaks it, since a rule that finds nothing looks just like one that cannot.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -218,6 +219,8 @@ BREACHES = [
     (words_are_usual, "streams.producer", "# Whoever purges"),
     (words_are_usual, "streams.producer", "# The tenant with most, and none but for it."),
     (words_are_usual, "streams.producer", "# The tools for who operates it"),
+    (words_are_usual, "tests.support.waiting", "def is_kept_over_restarts(): ..."),
+    (words_are_usual, "streams.producer", '"""Order holds over every crash."""'),
     (words_are_usual, "streams.producer", '"""Take note of what is on record."""'),
     (words_are_usual, "streams.producer", '"""The end; None where there is none."""'),
     (words_are_usual, "streams.producer", '"""The end as of the last look."""'),
@@ -311,6 +314,14 @@ def test_each_folder_of_a_package_is_a_row_of_the_tour() -> None:
     assert not {folder for folder in folders if folder not in rows}
 
 
+def test_each_file_between_the_folders_of_a_package_is_in_its_row_of_the_tour() -> None:
+    tour = (ROOT / "docs/tour.md").read_text(encoding="utf-8").splitlines()
+    for package in OURS:
+        (row,) = [line for line in tour if line.startswith(f"| files of `{package}/` | ")]
+        files = {path.name for path in (ROOT / package).glob("*.py")} - {"__init__.py", "__main__.py"}
+        assert set(re.findall(r"`(\w+\.py)`", row)) == files
+
+
 def test_every_rule_has_its_breach() -> None:
     assert {rule for rule, _, _ in BREACHES} == set(RULES)
 
@@ -318,6 +329,7 @@ def test_every_rule_has_its_breach() -> None:
 ALLOWED = [
     (docstrings_name_what_exists, "streams.producer", 'def f():\n    """Calls `existing_stream`."""'),
     (words_are_usual, "tests.unit.worlds.unknown", "x = 'acme.nobody'"),
+    (words_are_usual, "streams.producer", '"""A node takes over all shards after a crash."""'),
     (words_are_usual, "streams.producer", '"""Looks for a port, once for each look-up."""'),
     (first_lines_say_what_it_is, "tests.sim.test_sim", 'def test_a_death():\n    """Nobody follows."""'),
     (reasons_name_their_subject, "tests.sim.test_sim", 'def test_a_death():\n    """Otherwise it ends."""'),

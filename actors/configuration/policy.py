@@ -80,8 +80,8 @@ class AlertLimits(Struct, frozen=True, kw_only=True, gc=False):
     """The limits of alerts about a receiver.
 
     - `failing_after_s`: time without a success after which it is failing.
-    - `behind_percent`, `behind_after_s`: it is behind if so much of its `backlog_max` is used, or if its
-      oldest event is that old; no longer once it is below the half of both.
+    - `behind_percent`, `behind_after_s`: it is behind if that share of its `backlog_max` waits, or its
+      oldest event is that old; it no longer is once both are below half.
     - `dead_letters_quiet_s`: time without another dead letter after which the alert about them is over.
     - `interval_s`: time from one alert to the next of the same kind, at least.
     """
@@ -146,3 +146,7 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
 
     def __repr__(self) -> str:
         return "Policy(…)"
+
+
+SECRET_MEMBERS = frozenset({"secrets", "old_secrets", "headers", "signature"})
+"""Members of a configuration with secrets in them, which are never shown."""

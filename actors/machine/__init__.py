@@ -21,14 +21,15 @@ The rules that everything else relies on:
 3. Everything that influences numbering (window, removal, opening) is state. It is changed by a fact that is
    confirmed before anything is posted under it, from a position above all that an earlier owner may have
    posted without a record.
-4. Every fact that settles an event carries the bucket. If tokens are slow to come, the attempt is recorded
-   first.
+4. Every fact that settles an event carries the token bucket. If tokens are slow to come, the attempt is
+   recorded first.
 5. A dead letter is a fact first. Once that fact is confirmed, the dead letter has to be stored, until this is
    recorded too. Facts have one order, so giving up waiting events, and reading on for that, needs no
    confirmation of the facts before.
 6. An actor that has to wait for long parks: its events stay in the stream, and are read again in time.
-7. Without a configuration nothing is decided before the leader of the bucket has said whether the receiver is
-   gone or unknown. A receiver that was removed and put again is removed first, even if it was put at once.
+7. Without a configuration nothing is decided before the leader of the configurations has said whether the
+   receiver is gone or unknown. A receiver that was removed and put again is removed first, even if it was put
+   at once.
 8. If the configuration asks for a handshake, nothing is posted before the success of one about its URL and
    its secrets is confirmed. A handshake has no number, takes a token, and is recorded first.
 """

@@ -194,9 +194,9 @@ class RecordBuried(Struct, frozen=True):
 
 
 class JudgeAlerts(Struct, frozen=True, kw_only=True):
-    """Raise and end alerts, by the state and by what else is seen of the receiver.
+    """Raise and end alerts, by the state and by these observations of the receiver.
 
-    - `waiting_min`, `waiting_max`: at least and at most so many events wait.
+    - `waiting_min`, `waiting_max`: bounds of the number of waiting events.
     - `oldest_at`: when the oldest of them was stored, if one waits and that is known.
     - `invalid`: the receiver has a configuration, but never had a valid one.
     - `watched_since`: since then, the owner could have made attempts all the time.

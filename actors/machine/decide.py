@@ -193,7 +193,7 @@ def asks_to_stop(outcome: Answered | Failed) -> bool:
     return isinstance(outcome, Answered) and outcome.says(DISABLE)
 
 
-def _disabled(state: State, at: float, reason: str) -> list[f.Fact]:
+def _disabled(state: State, at: float, reason: f.DisabledReason) -> list[f.Fact]:
     return [f.Disabled(receiver=state.receiver, at=at, reason=reason)]
 
 

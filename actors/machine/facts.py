@@ -291,8 +291,18 @@ class Resumed(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="resumed
     by: str = ""
 
 
+DisabledReason = Literal["gone", "asked", "failing"]
+DISABLED_WHY: dict[str, str] = {
+    "gone": "it answered 410", "asked": "it answered angarium-disable", "failing": "it failed for too long",
+}  # fmt: skip
+"""The reasons of `Disabled` in words, for alerts, logs, `inspect`, the history and `doctor`."""
+
+
 class Disabled(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="disabled"):
-    """The receiver gets nothing more until it is resumed or retargeted. `reason`: `gone` or `failing`."""
+    """The receiver gets nothing more until it is resumed or retargeted.
+
+    `reason`: a `DisabledReason`, or one that a newer version knows.
+    """
 
     at: float
     reason: str

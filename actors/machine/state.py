@@ -34,7 +34,7 @@ class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `rejections`: those that failed because of the event itself.
     - `aborted`: the receiver wants no further attempt.
     - `next_at`: when the next attempt is due.
-    - `status`: of the last answer.
+    - `status`: the status of the last answer.
     - `post`: first and last number of its last recorded POST, if that had other events, or of a half of it.
     - `halved`: it belongs to a half of that POST, which was not tried by itself yet.
     """

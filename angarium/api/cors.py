@@ -1,6 +1,6 @@
 """Cross-origin requests: web pages of the origins that are named in the settings may use the API.
 
-Pages of other origins get the same answers as everybody, without the headers that let a browser show them.
+Other origins get the same answers without CORS headers, so browsers do not show them.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from angarium.api.requests.headers import Headers
 _METHODS = b"DELETE, GET, PATCH, POST, PUT"
 _EXPOSED = b"Allow, ETag, Location, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate"
 """Headers of answers that a page may read, besides those that every page may."""
-_KNOWN_FOR_S = b"600"
+_MAX_AGE_S = b"600"
 _ANY_HEADERS = b"*, Authorization"
-"""A star does not stand for Authorization."""
+"""`*` does not include Authorization (Fetch standard)."""
 
 
 class CrossOrigin:
@@ -30,7 +30,7 @@ class CrossOrigin:
         return b"origin" in headers and (self._all or headers[b"origin"] in self._origins)
 
     def answering(self, send: Send, headers: Headers) -> Send:
-        """Send with what lets a browser show the answer to its page."""
+        """Wrap `send` so that the response has CORS headers."""
         extra = [
             (b"access-control-allow-origin", headers[b"origin"]),
             (b"access-control-expose-headers", _EXPOSED),
@@ -46,16 +46,16 @@ class CrossOrigin:
 
 
 def is_preflight(method: str, headers: Headers) -> bool:
-    """Return whether a browser asks if its page may send a request."""
+    """Return whether this is a preflight request."""
     return method == "OPTIONS" and b"access-control-request-method" in headers
 
 
 async def answer_preflight(send: Send) -> None:
-    """Say which requests a page may send."""
+    """Answer a preflight request."""
     headers: list[tuple[bytes, bytes]] = [
         (b"access-control-allow-methods", _METHODS),
         (b"access-control-allow-headers", _ANY_HEADERS),
-        (b"access-control-max-age", _KNOWN_FOR_S),
+        (b"access-control-max-age", _MAX_AGE_S),
     ]
     start: Any = {"type": "http.response.start", "status": 204, "headers": headers}
     await send(start)

@@ -79,7 +79,7 @@ async def run_node(
     supervisor: socket.socket | None = None,
     runs: ProcessRuns = UNSUPERVISED,
 ) -> None:
-    """Run a node until it is to end, then hand over its shards. `ready` is called once it has all.
+    """Run a node until it is told to stop, then hand over its shards. `ready` is called once it owns all.
 
     A node with a `supervisor` answers it instead of listening on the monitor's address. `runs`: what the
     supervisor knows of the processes of this node.

@@ -82,7 +82,7 @@ def note(text: str) -> None:
 
 
 def newest(limit: int) -> str:
-    """The words that a list is cut after that many rows, and that others are older."""
+    """The note that a list shows only its newest rows."""
     return "this is the newest one" if limit == 1 else f"these are the newest {limit}"
 
 

@@ -57,7 +57,7 @@ class Supervisor:
         self._at_once = asyncio.Event()
 
     def stop(self, *, insists: bool = True) -> None:
-        """Let all workers stop; called once more by a user who insists, end them."""
+        """Stop all workers; a second call, by a user who insists, kills them."""
         if self._stopping.is_set() and insists:
             self._at_once.set()
         self._stopping.set()

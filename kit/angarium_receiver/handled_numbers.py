@@ -115,8 +115,8 @@ class SqliteNumbers(Numbers):
     """Numbers in a table `angarium_numbers` of a SQLite database.
 
     With `handling`, work that writes through the same connection is in one transaction with the numbers: each
-    event is handled exactly once, over any crash. Another connection waits meanwhile. The connection is the
-    caller's, and so are its threads; no transaction may be open on it.
+    event is handled exactly once, despite any crash. Another connection waits meanwhile. The connection
+    is the caller's, and so are its threads; no transaction may be open on it.
     """
 
     def __init__(self, connection: sqlite3.Connection, name: str = "") -> None:

@@ -10,14 +10,11 @@ from typing import Any
 import msgspec
 
 from actors.configuration.parsing import members_of
-from actors.configuration.policy import Policy
+from actors.configuration.policy import SECRET_MEMBERS, Policy
 from actors.configuration.problems import is_profile_name
 from actors.errors import InvalidPolicy
 
-SHOWN = frozenset(
-    {each.encode_name for each in msgspec.structs.fields(Policy)}
-    - {"url", "secrets", "old_secrets", "headers", "signature"}
-)
+SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - SECRET_MEMBERS - {"url"}
 
 _EMPTY: dict[str, Any] = {"secrets": [], "old_secrets": [], "headers": {}}
 

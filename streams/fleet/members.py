@@ -215,9 +215,9 @@ class Members:
         return wanted_shards(shards, self.node, self.live_nodes)
 
     async def set_draining(self, draining: bool) -> bool:
-        """Let the others know that this node is to be left out, or no longer; True if that is stored.
+        """Announce that this node should get no shards, or should again; True once that is stored.
 
-        If it is not, the next heartbeats say it.
+        If it is not stored, the next heartbeats say it.
         """
         self.draining = draining
         stored = await self._renew()

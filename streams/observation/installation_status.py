@@ -29,7 +29,7 @@ BEHIND_FOR_S = 0.5
 
 
 async def servers_behind(js: JetStream, installation: Installation) -> dict[str, list[str]]:
-    """The servers that lack messages of a stream or bucket, each with the names of those."""
+    """The servers that lack messages, each with the streams and buckets concerned."""
     names = [config["name"] for config in streams(installation)]
     if not (first := await _behind(js, names)):
         return {}

@@ -21,7 +21,7 @@ PULL_BATCH = 64
 class Inbox:
     """The inbox of one shard, under one claim.
 
-    - `epoch`: of the claim.
+    - `epoch`: the epoch of the claim.
     - `on_event`: gets the receiver and the event.
     - `on_malformed`: gets an impossible receiver name (two tokens of the subject), the position and the
       reason.

@@ -46,7 +46,7 @@ RECEIVER_CHECKED_MAX = 256
 """Characters of a receiver's id that are checked; a valid one has at most 129."""
 _SOURCE = re.compile(r"[1-9][0-9]{0,18}\Z")
 PUBLISHED_APART_S = 0.01
-"""Time from publishing an event to storing its copy that is worth a member in each of its facts."""
+"""If an event waited longer than this for its copy, its facts say when it was published."""
 PUBLISHED_AGE_MAX_S = 7 * 86400.0
 """Age of the oldest event of which there may be a copy, by default. A producer can write the header, too."""
 _AGAIN = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")

@@ -16,17 +16,14 @@ from heapq import heappop, heappush
 
 from actors.errors import Unavailable
 from streams.installation.partitions import partition_of
-from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
-from streams.nats.jetstream import JetStream
 from streams.nats.retry import ReasonLog
-from streams.reading.reader import Reader
 from streams.routing.parked_tenants_reader import PAGE_BYTES_MAX
-from streams.routing.read_requests import ReadRequest
+from streams.routing.read_requests import PartitionReads, ReadRequest
 from streams.tasks import cancel_and_wait, on_defect
 
 BEHIND_MIN = 512
-"""Events that the consumer has left to hand out, above which others are read ahead; so many pass in 50 ms."""
+"""If the consumer has more events than this left to hand out, others are read ahead; 512 pass in 50 ms."""
 
 UNMATCHED_BYTES_MIN = 8 << 20
 """Bytes of events without receivers, since the router fell behind, above which they count as a flood."""
@@ -38,7 +35,7 @@ PAUSE_MAX_S = 0.1
 IDLE_READS_PER_S = 250
 """Reads a second of tenants that publish nothing: with many of them, the longest pause is longer."""
 
-AT_ONCE = 16
+READS_AT_ONCE = 16
 """Reads under way at a time."""
 
 READS_PER_S_MAX = 1600
@@ -59,43 +56,31 @@ class AheadReader:
     - `next_ahead`: returns what to read next of a tenant, or None.
     - `take_ahead`: takes its messages.
     - `tenants`: returns the tenants that have receivers, of all `partitions`.
-    - `reader`: reads the partition.
-    - `at_once`: shared by all reads of a node.
     """
 
     def __init__(
         self,
-        js: JetStream,
-        names: Names,
-        partition: int,
+        reads: PartitionReads,
         *,
-        reader: Reader,
-        at_once: asyncio.Semaphore,
         tenants: Callable[[], Sequence[str]],
         partitions: int,
         next_ahead: Callable[[str], ReadRequest | None],
         take_ahead: Callable[[ReadRequest, Sequence[StoredMessage]], None],
-        on_broken: Callable[[str], None],
     ) -> None:
-        self._js = js
-        self._names = names
-        self._partition = partition
-        self._reader = reader
-        self._at_once = at_once
+        self._reads = reads
         self._tenants = tenants
         self._partitions = partitions
         self._next_ahead = next_ahead
         self._take_ahead = take_ahead
-        self._on_broken = on_broken
         self._behind = asyncio.Event()
         self._arrived = asyncio.Event()
         self._unmatched_bytes = 0
-        self._reason_log = ReasonLog(js, log, "routing.waiting")
+        self._reason_log = ReasonLog(reads.js, log, "routing.waiting")
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.ensure_future(self._run())
-        self._task.add_done_callback(on_defect("router", self._on_broken))
+        self._task.add_done_callback(on_defect("router", self._reads.on_broken))
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -111,7 +96,7 @@ class AheadReader:
             self._behind.set()
 
     def unmatched(self, size: int) -> None:
-        """Note an event that no receiver wants, of so many bytes.
+        """Count an event of this size that no receiver wants.
 
         Such events park no tenant: they leave memory at once. But to read them takes time, if they are large.
         """
@@ -138,7 +123,7 @@ class AheadReader:
         """The tenants of this partition."""
         here = list[str]()
         for number, tenant in enumerate(self._tenants(), 1):
-            if partition_of(tenant, self._partitions) == self._partition:
+            if partition_of(tenant, self._partitions) == self._reads.partition:
                 here.append(tenant)
             if number % LISTED_IN_A_ROW == 0:
                 await asyncio.sleep(0)
@@ -153,25 +138,26 @@ class AheadReader:
         async def read_some() -> None:
             while self._behind.is_set() and loop.time() < until:
                 at, pause_s, tenant = heappop(turns)
-                await asyncio.sleep(max(at - loop.time(), AT_ONCE / READS_PER_S_MAX))
+                await asyncio.sleep(max(at - loop.time(), READS_AT_ONCE / READS_PER_S_MAX))
                 found = await self._read(tenant)
                 pause_s = PAUSE_MIN_S if found else min(2 * pause_s, pause_max_s)
                 heappush(turns, (loop.time() + pause_s, pause_s, tenant))
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(AT_ONCE, len(tenants))):
+            for _ in range(min(READS_AT_ONCE, len(tenants))):
                 group.create_task(read_some())
 
     async def _read(self, tenant: str) -> bool:
         """Read a part of a tenant's events; returns whether there were any."""
-        consumer, request = self._reader.trusted_consumer, self._next_ahead(tenant)
+        reads, request = self._reads, self._next_ahead(tenant)
+        consumer = reads.reader.trusted_consumer
         if consumer is None or request is None:
             return False
-        subject = self._names.event(self._partition, tenant, ">")
+        subject = reads.names.event(reads.partition, tenant, ">")
         try:
-            async with self._at_once:
-                page = await self._js.read(
-                    self._names.events, subject, request.above + 1, request.count_max, PAGE_BYTES_MAX
+            async with reads.read_slots:
+                page = await reads.js.read(
+                    reads.names.events, subject, request.above + 1, request.count_max, PAGE_BYTES_MAX
                 )
         except Unavailable as error:
             self._reason_log.log_once(f"events cannot be read ahead: {error}")
@@ -179,6 +165,6 @@ class AheadReader:
         if not page.messages:
             return False
         await self.next_arrival()
-        if self._reader.trusted_consumer == consumer:
+        if reads.reader.trusted_consumer == consumer:
             self._take_ahead(request, page.messages)
         return True

@@ -1,6 +1,13 @@
-"""Requests to read a part of a tenant's events by its subject, and the end of an eviction."""
+"""Reads of a part of a tenant's events by its subject: what they need, requests, the end of an eviction."""
+
+import asyncio
+from collections.abc import Callable
 
 from msgspec import Struct
+
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from streams.reading.reader import Reader
 
 NO_END = 1 << 63
 """A position beyond all others."""
@@ -13,6 +20,21 @@ class ReadRequest(Struct, frozen=True):
     above: int
     up_to: int
     count_max: int
+
+
+class PartitionReads(Struct, frozen=True):
+    """The reads of tenants' events in one partition, in addition to those of its consumer by `reader`.
+
+    - `read_slots`: shared by all such reads of a node.
+    - `on_broken`: called with the reason if a task of these reads is broken.
+    """
+
+    js: JetStream
+    names: Names
+    partition: int
+    reader: Reader
+    read_slots: asyncio.Semaphore
+    on_broken: Callable[[str], None]
 
 
 class Evicted(Struct, frozen=True):

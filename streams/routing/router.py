@@ -37,7 +37,7 @@ from streams.routing.fanout import copy_headers, event_in, published_event
 from streams.routing.lanes import Lanes
 from streams.routing.node_routing import Routing
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
-from streams.routing.read_requests import ReadRequest
+from streams.routing.read_requests import PartitionReads, ReadRequest
 from streams.routing.routed_events import RoutedEvent, UnrecordedRoutings
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
@@ -145,30 +145,17 @@ class Router:
             known_mark=lambda: known_marks.events,
             batch=PULL_BATCH,
         )
-        pages = partial(
-            ParkedTenantsReader,
-            js,
-            names,
-            partition,
-            reader=self._reader,
-            at_once=routing.readers,
-            replicated=replicated,
-            on_broken=terms.on_broken,
-        )
+        reads = PartitionReads(js, names, partition, self._reader, routing.readers, terms.on_broken)
+        pages = partial(ParkedTenantsReader, reads, replicated=replicated)
         self._parked_reader = pages(next_read=self._next_read, take_read=self._take_read)
         self._eviction_reader = pages(next_read=self._tenants.next_to_evict, take_read=self._bury_unrouted)
         self._burial = UnroutedBurial(js, names, routing, may_bury=terms.may_read)
         self._ahead_reader = AheadReader(
-            js,
-            names,
-            partition,
-            reader=self._reader,
-            at_once=routing.readers,
+            reads,
             tenants=routing.subscribed_tenants,
             partitions=routing.partitions,
             next_ahead=self._next_ahead,
             take_ahead=self._take_ahead,
-            on_broken=terms.on_broken,
         )
 
     async def start(self) -> None:

@@ -200,7 +200,7 @@ class Tenants(Generic[T]):
         return True
 
     def admits(self, name: str, *, may_park: bool) -> bool:
-        """True if the tenant's event that arrives now is to be kept by `add`, False if `drop` is to take it.
+        """True if the arriving event should be kept (`add`), False if left in the stream (`drop`).
 
         `may_park`: the tenant's events can be read by its subject.
         """
@@ -263,7 +263,7 @@ class Tenants(Generic[T]):
                 self.holding_back.pop(position, None)
 
     def _tidy(self, name: str, tenant: TenantInMemory[T]) -> None:
-        """End the parking of a tenant that has caught up; forget one of which nothing is to be recognised."""
+        """Unpark a tenant that has caught up; forget an idle one."""
         if tenant.parked and tenant.caught_up:
             tenant.parked = tenant.read_singly = False
             del self.parked[name]

@@ -41,7 +41,7 @@ STAGED = [mutant for mutant in catalogue.ALL if mutant.scenario is not None]
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS, AT_ONCE))
-def test_the_promises_hold_over_all_faults(first: int) -> None:
+def test_the_promises_hold_under_all_faults(first: int) -> None:
     for seed in range(first, first + AT_ONCE):
         assert not violation(seed)
 

@@ -44,8 +44,6 @@ class Cause(Struct, frozen=True, gc=False):
     since: float | None = None
 
 
-_ASKED = {"gone": "it answered 410", "asked": "it answered angarium-disable"}
-"""Why a receiver is disabled that asked for it."""
 Judge = Callable[[State, Policy, c.JudgeAlerts, float, bool], Cause | None]
 """Judges one kind: the cause for which it ends, if it is raised, or begins, if not; None if it stays so."""
 
@@ -126,7 +124,7 @@ def _no_success(
 def _disabled(state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
     if raised:
         return None if state.disabled else Cause("it is not disabled any more")
-    why = _ASKED.get(state.disabled, "it failed for too long")
+    why = f.DISABLED_WHY.get(state.disabled, state.disabled)
     return Cause(why, state.disabled_at) if state.disabled else None
 
 

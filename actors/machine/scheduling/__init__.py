@@ -1,1 +1,4 @@
-"""Chooses the next step of a receiver. Read `next_step.py` first, then `steps.py` and `view.py`."""
+"""Chooses the next step of a receiver.
+
+Read `rules.py` first (the priorities), then `next_step.py`, `steps.py` and `view.py`.
+"""

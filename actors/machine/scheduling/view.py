@@ -21,7 +21,7 @@ class BoundsView(Protocol):
     """Bounds that the shard sets: whether an attempt may start, and which events an owner may have posted.
 
     - `may_start`: nothing in the shard forbids an attempt.
-    - `epoch`: of the current owner.
+    - `epoch`: the epoch of the current owner.
     - `released_to`: no event up to here belongs to a new receiver.
     - `posted_to_max`: no owner can have posted beyond this position.
     - `handshakes_known`: every node that may take over knows the facts about handshakes.

@@ -1,4 +1,4 @@
-"""The fleet and its alerts: what the operations on them answer, and their description."""
+"""The fleet, its problems and its alerts: what the operations on them answer, and their description."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -11,11 +11,11 @@ from angarium.operations.installation.fleet import SeenNodes, SeenShard
 from angarium.operations.installation.raised_alerts import RaisedAlert
 
 
-class Alert(Struct, frozen=True, kw_only=True):
-    """A problem or an unhealthy receiver, and its remedy.
+class FoundProblem(Struct, frozen=True, kw_only=True):
+    """A problem or an unhealthy receiver, as `angarium doctor` finds it, and its remedy.
 
     A `problem` lasts until an operator fixes it; a `warning` is about a receiver whose own answers slow it
-    down, a tenant whose events wait to be routed, a drained node, or nodes of different versions. An alert
+    down, a tenant whose events wait to be routed, a drained node, or nodes of different versions. A finding
     about one receiver names it.
     """
 
@@ -27,17 +27,18 @@ class Alert(Struct, frozen=True, kw_only=True):
     ailment: ReceiverAilment | None
 
 
-class Alerts(Struct, frozen=True, kw_only=True):
-    """All problems, then the worst of the unhealthy receivers; `as_of` is the time of the examination.
+class AlertsAndFindings(Struct, frozen=True, kw_only=True):
+    """The alerts about receivers that are raised, and what `angarium doctor` finds.
 
-    `raised` are the recorded alerts about receivers that are not over, the latest first, 1,000 at most;
-    `raised_total` is their number.
+    `as_of` is the time of the examination. `alerts` are recorded and not over: the latest first, 1,000 at
+    most; `alerts_total` is their number. `findings` are all problems, then the worst of the unhealthy
+    receivers.
     """
 
     as_of: datetime
-    alerts: list[Alert]
-    raised: list[RaisedAlert]
-    raised_total: int
+    alerts: list[RaisedAlert]
+    alerts_total: int
+    findings: list[FoundProblem]
 
 
 class Shards(Struct, frozen=True):
@@ -61,21 +62,21 @@ LIST_NODES: dict[str, Any] = {
     },
 }  # fmt: skip
 LIST_ALERTS: dict[str, Any] = {
-    "summary": "List the problems of nodes, shards and storage, tenants that wait, and unhealthy receivers",
+    "summary": "List the raised alerts about receivers, and the findings of `angarium doctor`",
     "tags": ["fleet"],
     "responses": {
-        200: result(Alerts, "The alerts; an empty list if all is well", {
+        200: result(AlertsAndFindings, "The alerts and the findings; empty lists if all is well", {
             "as_of": "2026-11-22T20:00:00Z",
             "alerts": [{
+                "receiver": "acme.billing", "alert": "offline", "raised_at": "2026-11-22T18:05:00Z",
+            }],
+            "alerts_total": 1,
+            "findings": [{
                 "level": "warning", "subject": "receivers",
                 "text": "acme.billing has been offline for 2h; 1,204 wait, the oldest for 2h",
                 "remedy": "its state says why", "receiver": "acme.billing",
                 "ailment": "offline",
             }],
-            "raised": [{
-                "receiver": "acme.billing", "alert": "offline", "raised_at": "2026-11-22T18:05:00Z",
-            }],
-            "raised_total": 1,
         }),
         **problems(),
     },

@@ -4,7 +4,14 @@ from litestar import get
 
 from angarium.api.admission.gate import needs
 from angarium.api.api_state import InjectedAccess, InjectedApi
-from angarium.api.openapi.fleet import LIST_ALERTS, LIST_NODES, LIST_SHARDS, Alert, Alerts, Shards
+from angarium.api.openapi.fleet import (
+    LIST_ALERTS,
+    LIST_NODES,
+    LIST_SHARDS,
+    AlertsAndFindings,
+    FoundProblem,
+    Shards,
+)
 from angarium.api.problems import result_of
 from angarium.operations.installation import fleet
 from angarium.operations.installation.fleet import SeenNodes
@@ -17,18 +24,20 @@ async def list_nodes(access: InjectedAccess) -> SeenNodes:
 
 
 @get("/v1/alerts", opt=needs("operate"), **LIST_ALERTS)
-async def list_alerts(api: InjectedApi) -> Alerts:
-    """List the alerts. The answer is cached for a few seconds."""
+async def list_alerts(api: InjectedApi) -> AlertsAndFindings:
+    """List the raised alerts, and what is wrong. The answer is cached for a few seconds."""
     seen = await api.examination.recent()
     found = [
-        Alert(
+        FoundProblem(
             level="warning" if each.ok else "problem", subject=each.subject, text=each.text,
             remedy=each.remedy, receiver=each.receiver, ailment=each.ailment,
         )
         for each in seen.findings
     ]  # fmt: skip
     receivers = seen.receivers
-    return Alerts(as_of=seen.at, alerts=found, raised=receivers.alerts, raised_total=receivers.total)
+    return AlertsAndFindings(
+        as_of=seen.at, alerts=receivers.alerts, alerts_total=receivers.total, findings=found
+    )
 
 
 @get("/v1/shards", opt=needs("operate"), **LIST_SHARDS)

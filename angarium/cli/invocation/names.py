@@ -45,7 +45,7 @@ def note_unknown(name: str) -> None:
 
 
 def note_if_unknown(settings: "Settings", name: str) -> None:
-    """Say so if there is no such receiver or tenant, of which nothing was found.
+    """Tell the user if nothing was found because there is no such receiver or tenant.
 
     A user who may not read the receivers gets no such message: the result is complete.
     """

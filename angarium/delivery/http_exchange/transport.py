@@ -39,7 +39,7 @@ _DETAIL_LENGTH_MAX = 200
 
 
 class ProfileNames(Struct, frozen=True, gc=False):
-    """The names of the profiles for the proxy and for TLS; None: none."""
+    """The names of the profiles for the proxy and for TLS; None: no profile."""
 
     proxy: str | None = None
     tls: str | None = None

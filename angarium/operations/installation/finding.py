@@ -5,7 +5,9 @@ from typing import Literal
 from msgspec import Struct
 
 Level = Literal["ok", "warning", "problem"]
-ReceiverAilment = Literal["disabled", "offline", "failing", "throttled", "behind", "misconfigured"]
+AilmentOfState = Literal["disabled", "offline", "failing", "throttled", "behind"]
+"""An ailment that the state of a receiver shows."""
+ReceiverAilment = Literal[AilmentOfState, "misconfigured"]
 
 
 class Finding(Struct, frozen=True, kw_only=True):

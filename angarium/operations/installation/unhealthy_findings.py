@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from heapq import merge
 from itertools import islice
-from typing import Literal
+from typing import get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy, Unusable
+from actors.machine.facts import DISABLED_WHY
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.status import age_text
-from angarium.operations.installation.finding import Finding, ok, problem, warning
+from angarium.operations.installation.finding import AilmentOfState, Finding, ok, problem, warning
 from angarium.operations.receivers.overview.listing import phase_of, policy_of
 from angarium.operations.receivers.overview.pace import Bottleneck, Counts, RecentCounts, limit
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
@@ -49,12 +50,10 @@ PARSED_IN_A_TURN_MAX = 256
 CHECKED_RECEIVERS_MAX = 200
 """Receivers whose backlog is checked in the stream, to find the worst that are behind."""
 
-Ailment = Literal["disabled", "offline", "failing", "throttled", "behind"]
-WORST_FIRST: tuple[Ailment, ...] = ("disabled", "offline", "failing", "throttled", "behind")
-_DISABLED = {"gone": "it answered 410", "asked": "it answered angarium-disable"}
+WORST_FIRST: tuple[AilmentOfState, ...] = get_args(AilmentOfState)
 _RESUME, _INSPECT = "angarium receiver resume {}", "angarium inspect {}"
 _ASKED_FOR_A_PAUSE = ("the receiver asked for this pause; to end it now", _RESUME)
-_REMEDIES: dict[Ailment, tuple[str, str]] = {
+_REMEDIES: dict[AilmentOfState, tuple[str, str]] = {
     "disabled": ("when it works again, resume it", _RESUME),
     "offline": ("its state says why", _INSPECT),
     "failing": ("its state says why", _INSPECT),
@@ -80,7 +79,7 @@ REMEDIES_BEHIND: dict[Bottleneck | None, tuple[str, str]] = {
 class UnhealthyReceiver(Struct, frozen=True):
     """A receiver that is unhealthy since a time, by its snapshot."""
 
-    ailment: Ailment
+    ailment: AilmentOfState
     since: float
     phase: Phase
     snapshot: ReceiverSnapshot
@@ -240,7 +239,7 @@ def remedy_for(
     return REMEDIES_BEHIND[limited_by]
 
 
-def _with_ailment(found: dict[str, UnhealthyReceiver], ailment: Ailment) -> list[UnhealthyReceiver]:
+def _with_ailment(found: dict[str, UnhealthyReceiver], ailment: AilmentOfState) -> list[UnhealthyReceiver]:
     return [each for each in found.values() if each.ailment == ailment]
 
 
@@ -248,8 +247,8 @@ def _ailment_text(receiver: UnhealthyReceiver, now: float) -> str:
     state, since = receiver.snapshot.state, age_text(now - receiver.since)
     match receiver.ailment:
         case "disabled":
-            why = _DISABLED.get(state.disabled if state else "", "it failed for too long")
-            return f"has been disabled for {since} ({why})"
+            reason = state.disabled if state else ""
+            return f"has been disabled for {since} ({DISABLED_WHY.get(reason, reason)})"
         case "offline" | "failing":
             return f"has been {receiver.ailment} for {since}"
         case "throttled":

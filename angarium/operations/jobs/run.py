@@ -81,7 +81,7 @@ async def _under_lock(
 ) -> str:
     """Do the rest of the work under the lock, if there is any, and store the result.
 
-    `count` brings the plan of a job that is to stop up to date: its last holder may have sent more than the
+    `count` updates the plan of a job that should stop: its last holder may have sent more than the
     plan says.
     """
     before = await lock.read()

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from actors.configuration.policy import Offline
+from actors.machine.facts import DISABLED_WHY
 from actors.status import age_text
 from angarium.ledger.configurations import policy_of
 from angarium.ledger.ledger_answers import Configured, RecordedChange
@@ -56,15 +57,10 @@ _WORDS = {
     "paused": "paused",
     "handshake_succeeded": "proved itself",
     "resumed": "resumed: nothing holds it back any more",
-    "retargeted": "its URL was changed; it starts afresh",
+    "retargeted": "its URL was changed; its failures are cleared",
     "repaired": "its events are read again, since the stream had lost its tail",
 }
 _UNKNOWN_CLIENT = "an unknown NATS client"
-_DISABLED = {
-    "gone": "disabled: it answered 410 (Gone)",
-    "asked": "disabled: it answered angarium-disable",
-    "failing": "disabled: it had failed for too long",
-}
 
 
 class FoundHistory(Struct, frozen=True):
@@ -125,7 +121,7 @@ async def _entries_and_condition(
     if await _is_removed(ledger, number):
         condition = "removed"
     elif now.disabled:
-        condition = _DISABLED.get(now.disabled, f"disabled: {now.disabled}")
+        condition = f"disabled: {DISABLED_WHY.get(now.disabled, now.disabled)}"
     elif now.paused:
         condition = "paused"
     elif now.failing_since:
@@ -246,7 +242,7 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
     detail = change.detail
     match change.kind, detail:
         case "disabled", {"reason": reason}:
-            what = _DISABLED.get(reason, f"disabled: {reason}")
+            what = f"disabled: {DISABLED_WHY.get(reason, reason)}"
         case "removed", {"discarded": count}:
             what = f"removed: {_discarded(count, detail)}"
         case "forgot", {"discarded": count}:

@@ -1,4 +1,4 @@
-"""Each fact is in the ledger once, over every crash; gaps are recorded, a foreign journal is refused."""
+"""Each fact is in the ledger once, despite any crash; gaps are recorded, a foreign journal is refused."""
 
 import asyncio
 from collections.abc import Callable, Sequence

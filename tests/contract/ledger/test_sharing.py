@@ -1,4 +1,4 @@
-"""Several processes write one ledger in PostgreSQL: each fact once, over crashes and sleeps."""
+"""Several processes write one ledger in PostgreSQL: each fact once, despite crashes and sleeps."""
 
 import asyncio
 import time

@@ -241,7 +241,7 @@ async def test_an_older_node_does_not_drop_what_was_accepted(
     assert (await own(js, names, "b")).marks.source_offsets == offsets
 
 
-def test_sources_rise_over_every_loss() -> None:
+def test_sources_rise_across_every_loss() -> None:
     marks = Marks(source_offsets=(SourceOffset(above=10, offset=100), SourceOffset(above=20, offset=1000)))
     assert [marks.source(position) for position in (1, 10, 11, 20, 21)] == [1, 10, 111, 120, 1021]
 

@@ -1,4 +1,4 @@
-"""Lanes: order within each lane, over losses on the way, and no lane waits for another."""
+"""Lanes: order within each lane, despite losses on the way, and no lane waits for another."""
 
 import asyncio
 import random

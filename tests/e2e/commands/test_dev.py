@@ -168,7 +168,7 @@ def test_a_second_one_in_the_directory_says_so_at_once(tmp_path: Path) -> None:
         assert f"its NATS is {terminal.environment['ANGARIUM_NATS']}): use it, stop it, or give" in error
 
 
-def test_a_port_that_was_taken_is_kept_over_restarts(tmp_path: Path) -> None:
+def test_a_port_that_was_taken_is_kept_after_restarts(tmp_path: Path) -> None:
     terminal, urls = Terminal(tmp_path, ""), []
     with socket.socket() as taken:
         with suppress(OSError):  # Another process may have it.

@@ -20,7 +20,7 @@ from tests.support.waiting import until
 
 @pytest.mark.soak
 @pytest.mark.alone
-def test_three_servers_lose_one_and_are_kept_over_restarts(tmp_path: Path) -> None:
+def test_three_servers_lose_one_and_are_kept_after_restarts(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, "")
     ports = ("--port", str(free_port()), "--api-port", str(free_port()))
     listen = ("listen", "--port", "0", "--json", "--count", "3")

@@ -1,4 +1,4 @@
-"""Batches over HTTP and over kills: numbers, order, signatures, and ids that name the same events."""
+"""Batches over HTTP and across kills: numbers, order, signatures, and ids that name the same events."""
 
 import json
 from collections.abc import Sequence

@@ -15,14 +15,14 @@ from tests.support.fleet.ownership import zombies_wrote
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
-async def test_every_event_arrives_once_over_kills_of_nats(
+async def test_every_event_arrives_once_despite_kills_of_nats(
     durable_fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:
     """Every other time NATS stays away until the node's lease is over."""
     fleet = durable_fleet
     load = await mixed_load(fleet)
     node = await fleet.start_ready()
-    await load.over_kills_of_nats(rng, node, rounds)
+    await load.despite_kills_of_nats(rng, node, rounds)
     load.check()
     await fleet.hears(node, "shard.resumed", SHARDS)
     assert node.times("shard.ended") == 0

@@ -13,7 +13,7 @@ BEHIND = 600
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
-async def test_every_event_arrives_over_kills_of_the_node(
+async def test_every_event_arrives_despite_kills_of_the_node(
     fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:
     """A strict receiver and a relaxed one are being drained whenever the node dies, so that as much is

@@ -1,4 +1,4 @@
-"""A receiver that is 80 MB behind, over a restart of its node: all of it arrives, and memory stays small."""
+"""A receiver that is 80 MB behind, across a restart of its node: all arrives, and memory stays small."""
 
 import time
 

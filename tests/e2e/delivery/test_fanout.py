@@ -14,7 +14,7 @@ from tests.support.processes.nodes import needs_proc
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
-async def test_every_subscriber_gets_every_event_over_kills_of_the_node(
+async def test_every_subscriber_gets_every_event_despite_kills_of_the_node(
     fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:
     load = await fanout(fleet)
@@ -34,14 +34,14 @@ async def test_every_subscriber_gets_every_event_over_kills_of_the_node(
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
-async def test_every_subscriber_gets_every_event_once_over_kills_of_nats(
+async def test_every_subscriber_gets_every_event_once_despite_kills_of_nats(
     durable_fleet: Fleet, rng: random.Random, rounds: int
 ) -> None:
     """Every other time NATS stays away until the lease is over, and the routers with it."""
     fleet = durable_fleet
     load = await fanout(fleet)
     node = await fleet.start_ready()
-    await load.over_kills_of_nats(rng, node, rounds)
+    await load.despite_kills_of_nats(rng, node, rounds)
     await load.tell_repeats()
     load.check()
 

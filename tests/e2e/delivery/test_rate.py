@@ -1,4 +1,4 @@
-"""The rate as receivers measure it: never above burst + rate · t, over a kill -9 and over a handover.
+"""The rate as receivers measure it: never above burst + rate · t, across a kill -9 and a handover.
 
 Brisk receivers show that the rate is used; sparing ones, of whom a second is worth a single attempt, show
 every token that a new owner might grant too much. How much of the rate is used is judged with half of it to
@@ -21,7 +21,7 @@ PART = 15
 """Attempts that each brisk receiver gets in each of the quiet parts."""
 
 
-async def test_the_rate_holds_over_a_kill_and_a_handover(fleet: Fleet) -> None:
+async def test_the_rate_holds_across_a_kill_and_a_handover(fleet: Fleet) -> None:
     limits = BRISK | SPARING
     for receiver, per_second in limits.items():
         await fleet.configure([receiver], rate={"limit": per_second, "burst": BURST})

@@ -48,9 +48,7 @@ async def test_an_event_says_what_holds_it_up(fleet: Fleet, terminal: Terminal, 
     line, *_ = await come_to("o1", lambda told: "attempt 2" in "".join(told))
     # When it was published is said, too, if its copy was stored 10 ms later or more.
     assert re.match(r"shop\.off #1 \(order\.created\): waits for attempt 2, (published \S+, )?stored ", line)
-    assert line.endswith(
-        ": disabled: it answered 410 (Gone); to continue, run angarium receiver resume shop.off"
-    )
+    assert line.endswith(": disabled: it answered 410; to continue, run angarium receiver resume shop.off")
 
     await fleet.js.publish(names.publish_to("shop.bad"), b"{}", {"Angarium-Id": "b1"})
     dead, *_ = await come_to("b1", lambda told: "dead letter 1 (rejected)" in "".join(told))

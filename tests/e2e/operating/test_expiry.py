@@ -67,7 +67,7 @@ async def test_waiting_events_are_trimmed_skipped_forgotten_and_removed(
     await fleet.until_true(counted, "each event has been counted as what became of it")
 
 
-async def test_each_is_a_dead_letter_once_over_a_kill(fleet: Fleet) -> None:
+async def test_each_is_a_dead_letter_once_despite_a_kill(fleet: Fleet) -> None:
     count, kept = 3000, 10
     await fleet.configure([RECEIVER], paused=True)
     node = await fleet.start_ready()

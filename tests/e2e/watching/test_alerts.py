@@ -10,7 +10,7 @@ from tests.support.processes.nodes import Node
 SHOP, OPS, ALL = "t.shop", "t.ops", "t.all"
 
 
-async def test_an_alert_reaches_its_receiver_over_a_kill_of_the_node(fleet: Fleet) -> None:
+async def test_an_alert_reaches_its_receiver_despite_a_kill_of_the_node(fleet: Fleet) -> None:
     told: dict[str, dict[str, object]] = {}
 
     def look(receiver: str, request: Request) -> None:

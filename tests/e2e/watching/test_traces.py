@@ -1,4 +1,4 @@
-"""A node exports traces to a collector, with the span ids that receivers got, over a kill -9, too."""
+"""A node exports traces to a collector, with the span ids that receivers got, after a kill -9, too."""
 
 import socket
 import time
@@ -119,7 +119,7 @@ async def test_workers_end_as_they_should_while_a_collector_never_answers(
 
 
 @needs_jaeger
-async def test_jaeger_shows_one_tree_from_the_producer_to_the_receiver_over_a_kill(
+async def test_jaeger_shows_one_tree_from_the_producer_to_the_receiver_across_a_kill(
     fleet: Fleet, jaeger: Jaeger
 ) -> None:
     await ready(jaeger)

@@ -104,10 +104,10 @@ async def test_an_event_that_waits_to_be_routed_says_so(
         f"it waits to be routed: 1 event of acme comes before it; no live node owns partition {partition}"
     )
     async with await api.client("*", ["operate"]) as operator:
-        alerts = (await operator.get("/v1/alerts")).json()["alerts"]
-    [alert] = [each for each in alerts if each["subject"] == "tenants"]
-    assert alert["text"].startswith("2 events of acme wait to be routed, the oldest for ")
-    assert alert["level"] == "warning"
+        findings = (await operator.get("/v1/alerts")).json()["findings"]
+    [finding] = [each for each in findings if each["subject"] == "tenants"]
+    assert finding["text"].startswith("2 events of acme wait to be routed, the oldest for ")
+    assert finding["level"] == "warning"
 
 
 async def test_each_page_has_what_waits_between_its_receivers(

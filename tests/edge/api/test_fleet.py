@@ -57,9 +57,9 @@ async def test_unhealthy_receivers_are_listed(api: Api) -> None:
     async with await operator(api) as client:
         answer = await client.get("/v1/alerts")
         assert answer.status_code == 200, answer.text
-        found = {(each["level"], each["subject"]): each for each in answer.json()["alerts"]}
+        found = {(each["level"], each["subject"]): each for each in answer.json()["findings"]}
         asked_again = (await client.get("/v1/alerts")).json()
-    assert [each["level"] for each in answer.json()["alerts"]] == ["problem"] * 2 + ["warning"] * 2
+    assert [each["level"] for each in answer.json()["findings"]] == ["problem"] * 2 + ["warning"] * 2
     assert not COMMAND_LINE.search(answer.text)
     assert found["problem", "nodes"]["text"] == "none is alive"
     typo, gone = found["problem", "receivers"], found["warning", "receivers"]
@@ -84,9 +84,9 @@ async def test_raised_alerts_are_listed_the_latest_first_until_they_are_over(
     await snapshots.put(api.js, api.names, with_alerts(failing, behind))
     async with await operator(api) as client:
         answer = (await client.get("/v1/alerts")).json()
-        raised, total = answer["raised"], answer["raised_total"]
+        raised, total = answer["alerts"], answer["alerts_total"]
         await snapshots.put(api.js, api.names, with_alerts(replace(failing, raised=False), behind))
-        later = (await client.get("/v1/alerts")).json()["raised"]
+        later = (await client.get("/v1/alerts")).json()["alerts"]
     assert raised == [
         {"receiver": "acme.shop", "alert": "behind", "raised_at": "2023-11-14T22:14:20Z"},
         {"receiver": "acme.shop", "alert": "failing", "raised_at": "2023-11-14T22:13:20Z"},

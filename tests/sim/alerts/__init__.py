@@ -1,1 +1,1 @@
-"""Alerts over crashes: what is checked of them in every run, scenarios, and the mutants that they find."""
+"""Alerts across crashes: what is checked of them in every run, scenarios, and the mutants that they find."""

@@ -1,1 +1,1 @@
-"""Batches over faults: what is checked of them in every run, scenarios, and the mutants that they find."""
+"""Batches across faults: what is checked of them in every run, scenarios, and the mutants that they find."""

@@ -1,1 +1,1 @@
-"""Handshakes over crashes: what is checked in every run, scenarios, and the mutants that they find."""
+"""Handshakes across crashes: what is checked in every run, scenarios, and the mutants that they find."""

@@ -111,7 +111,7 @@ class Load:
                 assert positions == sorted(positions), "one had to be published again, behind the others"
             record.published += ids
 
-    async def over_kills_of_nats(self, rng: random.Random, node: Node, rounds: int) -> None:
+    async def despite_kills_of_nats(self, rng: random.Random, node: Node, rounds: int) -> None:
         """Kills nats-server in each round; in every other one until the node's lease is over."""
         async with self.flowing():
             for number in range(rounds):

@@ -66,7 +66,7 @@ class Record(Struct, kw_only=True):
 
 
 def breaches(records: Iterable[Record]) -> list[str]:
-    """The breaches of the rules that hold always, over every crash."""
+    """The breaches of the rules that hold always, despite every crash."""
     return [f"{record.receiver}: {breach}" for record in records for rule in RULES for breach in rule(record)]
 
 

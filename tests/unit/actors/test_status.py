@@ -196,7 +196,7 @@ BURIALS = tuple(Burial(position=n, reason="expired") for n in range(BURIALS_MAX)
         ({"disabled": "asked"}, POLICY, View(), "disabled: it answered angarium-disable"),
         (
             {"disabled": "gone"}, POLICY, View(),
-            "disabled: it answered 410 (Gone)",
+            "disabled: it answered 410",
         ),
         (
             {"disabled": "failing", "failing_since": NOW - 432_000}, POLICY, View(),

@@ -1,4 +1,4 @@
-"""Numbers tell repeats and gaps, in both orders, over crashes."""
+"""Numbers tell repeats and gaps, in both orders, despite crashes."""
 
 import sqlite3
 from collections.abc import Callable

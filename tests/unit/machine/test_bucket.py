@@ -1,6 +1,6 @@
 """The bucket's promise: in any window of t seconds at most `burst + rate·t` attempts start.
 
-Within one ownership it is checked window by window; over takeovers by the explorer in `rate_world.py`,
+Within one ownership it is checked window by window; across takeovers by the explorer in `rate_world.py`,
 together with the rules that the promise rests on: without each of them, a seed breaks it.
 """
 
@@ -135,7 +135,7 @@ def test_crashes_do_not_starve_a_slow_receiver(monkeypatch: pytest.MonkeyPatch) 
     assert served(hourly, crash_every_s=1800, hours=500) == 0
 
 
-# ---- over takeovers
+# ---- across takeovers
 
 
 SEEDS = {

@@ -12,18 +12,18 @@ from actors.errors import Unavailable
 from streams.installation.partitions import partition_of
 from streams.nats.answers import StoredMessage
 from streams.routing.ahead_reader import (
-    AT_ONCE,
     BEHIND_MIN,
     IDLE_READS_PER_S,
     LISTED_FOR_S,
     PAUSE_MAX_S,
     PAUSE_MIN_S,
+    READS_AT_ONCE,
     READS_PER_S_MAX,
     UNMATCHED_BYTES_MIN,
     AheadReader,
 )
 from streams.routing.parked_tenants_reader import PAGE_BYTES_MAX
-from streams.routing.read_requests import NO_END, ReadRequest
+from streams.routing.read_requests import NO_END, PartitionReads, ReadRequest
 from tests.unit.routing.made_up_events import NAMES, PARTITION, MadeUpEvents, TrustedReader
 from tests.unit.worlds.virtual_time import in_virtual_time
 
@@ -46,16 +46,18 @@ class ReadingAhead:
         self.trusted = TrustedReader()
         self.taken: dict[str, list[int]] = {}
         self.reader = AheadReader(
-            events.as_jetstream(),
-            NAMES,
-            PARTITION,
-            reader=self.trusted.as_reader(),
-            at_once=asyncio.Semaphore(10 * AT_ONCE),
+            PartitionReads(
+                events.as_jetstream(),
+                NAMES,
+                PARTITION,
+                self.trusted.as_reader(),
+                asyncio.Semaphore(10 * READS_AT_ONCE),
+                pytest.fail,
+            ),
             tenants=lambda: self.tenants,
             partitions=partitions,
             next_ahead=self._next,
             take_ahead=self._take,
-            on_broken=pytest.fail,
         )
 
     def _next(self, tenant: str) -> ReadRequest | None:
@@ -224,7 +226,7 @@ async def test_a_tenant_that_publishes_nothing_is_read_less_and_less_often() -> 
         times = [each.at for each in ahead.events.reads]
         pauses = [later - earlier for earlier, later in pairwise(times)]
         assert pauses[:4] == pytest.approx(
-            [2 * PAUSE_MIN_S, PAUSE_MAX_S, PAUSE_MAX_S, PAUSE_MAX_S], abs=AT_ONCE / READS_PER_S_MAX
+            [2 * PAUSE_MIN_S, PAUSE_MAX_S, PAUSE_MAX_S, PAUSE_MAX_S], abs=READS_AT_ONCE / READS_PER_S_MAX
         )
         assert min(pauses[1:]) >= PAUSE_MAX_S * 0.999
 
@@ -242,7 +244,7 @@ async def test_tenants_that_publish_nothing_cost_a_bounded_number_of_reads_a_sec
 async def test_a_bounded_number_of_reads_is_under_way_and_begins_in_a_second() -> None:
     async with reading_ahead(MadeUpEvents(), *(f"t{number}" for number in range(MANY))) as ahead:
         await asyncio.sleep(MANY / READS_PER_S_MAX / 2)
-        assert 0 < len(ahead.events.reads) <= MANY / 2 + AT_ONCE
+        assert 0 < len(ahead.events.reads) <= MANY / 2 + READS_AT_ONCE
         ahead.events.takes_s = 1.0
         await asyncio.sleep(2)
-        assert ahead.events.under_way_max == AT_ONCE
+        assert ahead.events.under_way_max == READS_AT_ONCE

@@ -8,7 +8,7 @@ import pytest
 
 from streams.nats.answers import StoredMessage
 from streams.routing.parked_tenants_reader import PAGE_BYTES_MAX, ParkedTenantsReader
-from streams.routing.read_requests import ReadRequest
+from streams.routing.read_requests import PartitionReads, ReadRequest
 from tests.unit.routing.made_up_events import NAMES, PARTITION, MadeUpEvents, TrustedReader
 from tests.unit.worlds.virtual_time import in_virtual_time
 
@@ -21,21 +21,18 @@ class Reading:
     `taken`: the positions that were taken, and whether they were complete.
     """
 
-    def __init__(self, events: MadeUpEvents, request: ReadRequest, at_once: asyncio.Semaphore) -> None:
+    def __init__(self, events: MadeUpEvents, request: ReadRequest, read_slots: asyncio.Semaphore) -> None:
         self.events = events
         self.trusted = TrustedReader()
         self.taken: list[tuple[list[int], bool]] = []
         self._request = request
         self.reader = ParkedTenantsReader(
-            events.as_jetstream(),
-            NAMES,
-            PARTITION,
-            reader=self.trusted.as_reader(),
-            at_once=at_once,
+            PartitionReads(
+                events.as_jetstream(), NAMES, PARTITION, self.trusted.as_reader(), read_slots, pytest.fail
+            ),
             replicated=False,
             next_read=lambda: None if self.taken else self._request,
             take_read=self._take,
-            on_broken=pytest.fail,
         )
 
     async def _take(self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool) -> None:
@@ -50,11 +47,11 @@ async def reading(
     *,
     above: int = 0,
     count_max: int = COUNT_MAX,
-    at_once: asyncio.Semaphore | None = None,
+    read_slots: asyncio.Semaphore | None = None,
 ) -> AsyncIterator[Reading]:
     """Reads events of `acme` in the partition."""
     request = ReadRequest("acme", above, up_to, count_max)
-    read = Reading(events, request, at_once or asyncio.Semaphore(1))
+    read = Reading(events, request, read_slots or asyncio.Semaphore(1))
     read.reader.start()
     yield read
     await read.reader.stop()
@@ -116,9 +113,12 @@ async def test_nothing_is_read_before_the_stream_was_compared() -> None:
 
 @in_virtual_time
 async def test_the_reads_of_a_node_take_turns() -> None:
-    events, at_once = MadeUpEvents("acme"), asyncio.Semaphore(1)
+    events, read_slots = MadeUpEvents("acme"), asyncio.Semaphore(1)
     events.takes_s = 1.0
-    async with reading(events, 1, at_once=at_once) as one, reading(events, 1, at_once=at_once) as other:
+    async with (
+        reading(events, 1, read_slots=read_slots) as one,
+        reading(events, 1, read_slots=read_slots) as other,
+    ):
         await asyncio.sleep(3)
         assert one.taken == other.taken == [([1], True)]
         assert events.under_way_max == 1

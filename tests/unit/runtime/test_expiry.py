@@ -77,7 +77,7 @@ async def test_only_what_is_old_enough_goes_and_repeats_get_no_letter() -> None:
 
 
 @in_virtual_time
-async def test_each_is_buried_once_over_any_crash() -> None:
+async def test_each_is_buried_once_despite_any_crash() -> None:
     world = strict(paused=True, retry=HOUR)
     await parked(world, 500)
     for count in range(40, 500, 90):

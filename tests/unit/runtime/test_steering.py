@@ -1,4 +1,4 @@
-"""Answers that steer: `angarium-abort` ends an event, `angarium-disable` its receiver, over crashes, too."""
+"""Answers that steer: `angarium-abort` ends an event, `angarium-disable` its receiver, after a crash, too."""
 
 import asyncio
 from typing import Any

@@ -7,7 +7,10 @@ import pytest
 from streams.bounded_gather import ASKED_AT_ONCE, gather_bounded
 
 
-async def test_answers_come_in_the_order_of_the_things_and_few_questions_are_under_way() -> None:
+@pytest.mark.parametrize("asked_max", [ASKED_AT_ONCE, 2])
+async def test_answers_come_in_the_order_of_the_things_and_few_questions_are_under_way(
+    asked_max: int,
+) -> None:
     under_way, most = 0, 0
 
     async def ask(thing: int) -> int:
@@ -19,9 +22,9 @@ async def test_answers_come_in_the_order_of_the_things_and_few_questions_are_und
         under_way -= 1
         return thing * thing
 
-    things = range(ASKED_AT_ONCE * 3)
-    assert await gather_bounded(things, ask) == [thing * thing for thing in things]
-    assert most == ASKED_AT_ONCE
+    things = range(asked_max * 3)
+    assert await gather_bounded(things, ask, asked_max) == [thing * thing for thing in things]
+    assert most == asked_max
 
 
 async def test_an_error_of_one_question_is_raised() -> None:

@@ -11,16 +11,14 @@ from typing import Any
 import msgspec
 
 from actors.configuration.custom_signature import CustomSignature
-from actors.configuration.policy import Policy
+from actors.configuration.policy import SECRET_MEMBERS, Policy
 from actors.configuration.signing_secrets import PUBLIC_PREFIX
 from angarium.delivery.signing import public_key
 from angarium.logs import HIDDEN
 from angarium.operations.failures import OperationError
 from streams.buckets.shown_members import may_hold_secret
 
-_SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - {
-    "secrets", "old_secrets", "headers", "signature",
-}  # fmt: skip
+_SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - SECRET_MEMBERS
 _SIGNATURE_SHOWN = {each.encode_name for each in msgspec.structs.fields(CustomSignature)} - {"secret"}
 
 
