@@ -18,7 +18,7 @@ from msgspec import Struct
 from actors.configuration.policy import Offline, Policy
 from actors.machine import facts as f
 from actors.machine.state import State
-from actors.status import age_text
+from actors.times_as_text import age_text
 
 HealthChangeName = Literal["disabled", "offline", "recovered", "misconfigured", "unverified", "verified"]
 

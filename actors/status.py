@@ -15,7 +15,6 @@ from msgspec.structs import asdict
 
 from actors.configuration.credentials import REDACTED, Credentials, credentials_of
 from actors.configuration.policy import SECONDS, Policy, Rate
-from actors.instants import instant_text
 from actors.machine.bucket import refill
 from actors.machine.event import Event
 from actors.machine.facts import DISABLED_WHY, AttemptFailed, Delivered, OutcomeFact
@@ -29,6 +28,7 @@ from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.steps import Rest, WaitUntil
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
+from actors.times_as_text import age_text, instant_text_or_none
 
 SLOW_ANSWER_MS = 50.0
 """From this latency on, latency counts as the limit of a strict receiver's pace."""
@@ -176,9 +176,9 @@ def inspect(
         "head": _head(head, now) if head else None,
         "disabled": state.disabled or None,
         "bucket": _bucket(state, policy, view, now),
-        "handshake": handshake_state(state, policy, _instant),
-        "resume_at": _instant(_resume_at(state, policy, now)),
-        "failing_since": _instant(state.failing_since),
+        "handshake": handshake_state(state, policy, instant_text_or_none),
+        "resume_at": instant_text_or_none(_resume_at(state, policy, now)),
+        "failing_since": instant_text_or_none(state.failing_since),
         "consecutive_failures": state.consecutive_failures,
         "last_attempt": _attempt(state.last) if state.last else None,
         "last_response": response,
@@ -361,15 +361,6 @@ def _moment(at: float, now: float) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ} ({far})"
 
 
-def age_text(seconds: float) -> str:
-    """A span of time for people, as flags take it: `45s`, `12m`, `3h`, `2d`."""
-    whole = max(0, int(seconds))
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if whole >= size:
-            return f"{whole // size}{unit}"
-    return f"{whole}s"
-
-
 # ---- the oldest event
 
 
@@ -401,7 +392,7 @@ def _head(head: Head, now: float) -> OldestEvent:
         "sequence": head.sequence,
         "event_id": head.id,
         "type": head.type or None,
-        "stored_at": _instant(head.stored_at),
+        "stored_at": instant_text_or_none(head.stored_at),
         "age_s": round(max(0.0, now - head.accepted_at), 3),
     }
 
@@ -438,7 +429,7 @@ def _bucket(state: State, policy: Policy | None, view: View, now: float) -> Buck
 def _attempt(fact: OutcomeFact) -> LastAttempt:
     event = fact.events[0] if fact.events else None
     return {
-        "at": _instant(fact.at),
+        "at": instant_text_or_none(fact.at),
         "kind": fact.kind,
         "sequence": event.sequence if event else None,
         "event_id": event.id if event else None,
@@ -458,7 +449,3 @@ def _response(answer: Answered, policy: Policy | None) -> LastResponse:
         headers[name] = f"{headers[name]}, {shown}" if name in headers else shown
     body = hidden.hide(answer.body.decode("utf-8", "replace"))
     return {"status": answer.status, "headers": headers, "body": body}
-
-
-def _instant(at: float | None) -> str | None:
-    return None if at is None else instant_text(at)

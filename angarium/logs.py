@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, Literal, TextIO
 
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from angarium.escaping import visible_json
 
 HIDDEN = "…"

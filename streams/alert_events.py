@@ -12,8 +12,8 @@ import msgspec
 
 from actors.errors import Unavailable
 from actors.ids import ALERT_TYPES, event_id
-from actors.instants import instant_text
 from actors.machine.facts import AlertFact, AlertRaised, AlertRecovered
+from actors.times_as_text import instant_text
 from streams.installation.topology import Names
 from streams.journal.leadership import message_at
 from streams.nats.answers import Refused, Stored, Unanswered

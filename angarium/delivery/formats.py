@@ -13,8 +13,8 @@ from typing import Any, Literal, assert_never
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from actors.instants import instant_text
 from actors.machine.event import Event
+from actors.times_as_text import instant_text
 
 Format = Literal["envelope", "cloudevents", "cloudevents-structured"]
 """The formats in which an event is not sent as it was published."""

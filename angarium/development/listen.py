@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct, to_builtins
 
 from actors.errors import AngariumError
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from angarium.delivery.signing import VerifyingKey
 from angarium.development import verification
 from angarium.development.handshakes import handshake_reply

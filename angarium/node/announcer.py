@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Literal, assert_never
 
 from actors.health_changes import HealthChange, HealthChangeName
-from actors.instants import instant_text
 from actors.machine.facts import AlertFact, AlertRaised, AlertRecovered
+from actors.times_as_text import instant_text
 from angarium.rate_limited_log import RateLimitedLog
 
 BURST_MAX = 8

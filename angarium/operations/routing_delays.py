@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from actors.configuration.policy import Rate
 from actors.errors import Unavailable, Unusable
-from actors.status import age_text
 from actors.tenant_settings import ALL_OTHERS, SettingsByTenant, TenantSettings
+from actors.times_as_text import age_text
 from angarium.connecting import Access
 from angarium.quantities import count_text
 from streams.bounded_gather import gather_bounded

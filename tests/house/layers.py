@@ -2,7 +2,7 @@
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "actors": (
-        "aligned_timers allowed_values errors instants",
+        "aligned_timers times_as_text allowed_values errors",
         "ids",
         "configuration",
         "machine",

@@ -11,7 +11,7 @@ from actors.machine.handshake.verification import is_verified
 from actors.machine.outcome import Answered, Failed, NotSent
 from actors.ports import Attempt
 from actors.runtime.actor import Actor
-from actors.status import age_text
+from actors.times_as_text import age_text
 
 
 async def ping(actor: Actor) -> Answered | Failed:

@@ -7,7 +7,7 @@ from actors.errors import ControlDenied
 from actors.machine.bucket import take
 from actors.machine.outcome import Answered, Failed, NotSent
 from actors.runtime.actor import Actor
-from actors.status import age_text
+from actors.times_as_text import age_text
 
 
 async def verify(actor: Actor) -> Answered | Failed:

@@ -13,7 +13,7 @@ from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath, PathParameter, QueryParameter
 
 from actors.ids import split_receiver
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from angarium.api.admission.gate import needs
 from angarium.api.api_state import InjectedAccess, InjectedApi
 from angarium.api.openapi.dead_letters import (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from angarium.cli.dead_letters.selection import counted
 from streams.resending.redrive import (
     GONE,

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from angarium import quantities
 from angarium.terminal import output
 from streams.dead_letters.letters import Letter, ListedLetter

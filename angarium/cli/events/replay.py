@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from actors.status import age_text
+from actors.times_as_text import age_text
 from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import CommandFailed, perform
 from angarium.settings import Settings
@@ -110,7 +110,7 @@ def _preview(
 def _replay(
     settings: Settings, receiver: str, wanted: "ReplayFilter | None", rate: float | None, *, as_json: bool
 ) -> None:
-    from actors.instants import instant_text
+    from actors.times_as_text import instant_text
     from angarium.operations.replays.replay import replay
     from angarium.quantities import count_text
     from streams.resending.replay import Replayed

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from angarium.cli.invocation import options
 from angarium.cli.invocation.perform import perform
 from angarium.terminal import output

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from actors.status import age_text
+from actors.times_as_text import age_text
 from angarium import quantities
 
 HEADINGS = ("at", "number", "attempt", "outcome", "took", "event")

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from actors.instants import instant_text
-from actors.status import age_text
+from actors.times_as_text import age_text, instant_text
 from angarium.cli.invocation import options
 from angarium.cli.invocation.remedies import remedy_text
 from angarium.terminal import output

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from actors.status import age_text
+from actors.times_as_text import age_text
 from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import perform
 from angarium.cli.invocation.remedies import remedy_text

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from actors.status import age_text
+from actors.times_as_text import age_text
 from angarium.cli.invocation import names, options
 from angarium.settings import Settings
 from angarium.terminal import output
@@ -66,7 +66,7 @@ async def _watch(
     import time
     from contextlib import suppress
 
-    from actors.instants import instant_text
+    from actors.times_as_text import instant_text
     from angarium.cli.invocation.perform import done
     from angarium.connecting import Access, open_jetstream
     from angarium.operations.failures import NotDone

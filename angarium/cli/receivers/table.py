@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from actors.status import age_text
+from actors.times_as_text import age_text
 from angarium import quantities
 from angarium.operations.receivers.overview.listing import ListedReceiver
 from streams.journal_feed.recent import RECENT_SPAN_S

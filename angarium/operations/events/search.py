@@ -13,9 +13,9 @@ from msgspec import Struct, field
 
 from actors.configuration.policy import SECONDS
 from actors.ids import check_tenant
-from actors.instants import instant_text
 from actors.machine.event import Event
 from actors.machine.state import State
+from actors.times_as_text import instant_text
 from angarium import quantities
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone, operation

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from actors.errors import Unusable
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from streams.installation.topology import Installation
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import read_owner

@@ -21,7 +21,7 @@ from actors.errors import InvalidPolicy, Unusable
 from actors.machine.facts import DISABLED_WHY
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
-from actors.status import age_text
+from actors.times_as_text import age_text
 from angarium.operations.installation.finding import AilmentOfState, Finding, ok, problem, warning
 from angarium.operations.receivers.overview.listing import phase_of, policy_of
 from angarium.operations.receivers.overview.pace import Bottleneck, Counts, RecentCounts, limit

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError
 from streams.clock import SystemTime

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from actors.errors import Unusable
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from angarium.connecting import Access
 from angarium.operations.jobs.plans import JobKind
 from streams.clock import SystemTime

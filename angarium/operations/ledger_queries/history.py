@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from actors.configuration.policy import Offline
 from actors.machine.facts import DISABLED_WHY
-from actors.status import age_text
+from actors.times_as_text import age_text
 from angarium.ledger.configurations import policy_of
 from angarium.ledger.ledger_answers import Configured, RecordedChange
 from angarium.ledger.queries import ROWS_MAX

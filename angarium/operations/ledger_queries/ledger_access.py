@@ -7,8 +7,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from actors.ids import split_receiver
-from actors.instants import instant_text
-from actors.status import age_text
+from actors.times_as_text import age_text, instant_text
 from angarium import quantities
 from angarium.ledger.open import open_for_queries
 from angarium.ledger.queries import LedgerQueries

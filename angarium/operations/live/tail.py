@@ -9,10 +9,10 @@ from msgspec import Struct
 from actors.configuration.problems import is_pattern
 from actors.errors import BadInput
 from actors.ids import check_tenant, split_receiver
-from actors.instants import instant_text
 from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from actors.subscriptions import matches
+from actors.times_as_text import instant_text
 from angarium import logs
 from angarium.connecting import Access
 from angarium.operations.failures import operation

@@ -4,7 +4,7 @@ from collections import Counter
 
 from msgspec import Struct, field
 
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from angarium.connecting import Access
 from angarium.operations.failures import operation
 from angarium.operations.replays.resendable import ReplayFilter, find_resendable

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from actors.configuration.problems import is_pattern
 from actors.errors import BadInput
 from actors.ids import split_receiver
-from actors.instants import instant_text
 from actors.machine.state import State
+from actors.times_as_text import instant_text
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError
 from angarium.operations.missing_streams import find_missing

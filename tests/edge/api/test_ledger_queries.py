@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from actors.instants import instant_text
 from actors.machine import facts as f
 from actors.machine.bucket import RateLimit
+from actors.times_as_text import instant_text
 from angarium.api.api_state import QUERIES_MAX
 from angarium.api.queries import ask_ledger as asking
 from angarium.api.routes import ledger_queries

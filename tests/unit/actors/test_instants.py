@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 
 
 @given(st.floats(-1e9, 4e9))

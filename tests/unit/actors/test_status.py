@@ -20,7 +20,8 @@ from actors.machine.outcome import Answered
 from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.view import NoBounds, View
 from actors.machine.state import BURIALS_MAX, Open, State
-from actors.status import Head, age_text, inspect, known_head, phase, read_head, remedy, why
+from actors.status import Head, inspect, known_head, phase, read_head, remedy, why
+from actors.times_as_text import age_text
 from tests.unit.worlds.shard import strict
 from tests.unit.worlds.virtual_time import in_virtual_time
 

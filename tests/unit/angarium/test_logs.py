@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from angarium import logs
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -16,10 +16,10 @@ from actors.configuration.parsing import members_of, parse, rate_members
 from actors.configuration.policy import Policy
 from actors.errors import AngariumError, InvalidPolicy
 from actors.ids import check_tenant
-from actors.instants import instant_text
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
-from actors.status import age_text, held_back
+from actors.status import held_back
+from actors.times_as_text import age_text, instant_text_or_none
 from angarium import logs
 from angarium.connecting import Access
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
@@ -295,18 +295,14 @@ def listed(row: ReceiverFindings) -> ListedReceiver:
         problem="; ".join(problems) or None,
         phase=row.phase,
         waiting=waits.count if waits else None,
-        oldest_at=_instant(waits.oldest_at) if waits else None,
-        failing_since=_instant(state.failing_since) if state else None,
+        oldest_at=instant_text_or_none(waits.oldest_at) if waits else None,
+        failing_since=instant_text_or_none(state.failing_since) if state else None,
         disabled=(state.disabled or None) if state else None,
         in_per_s=row.pace.in_per_s if row.pace else None,
         out_per_s=row.pace.out_per_s if row.pace else None,
         empty_in_s=row.pace.empty_in_s if row.pace else None,
         limited_by=row.pace.limited_by if row.pace else None,
     )
-
-
-def _instant(at: float | None) -> str | None:
-    return None if at is None else instant_text(at)
 
 
 def _url_without_query(url: object) -> str:

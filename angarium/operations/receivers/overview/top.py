@@ -4,7 +4,7 @@ import time
 
 from msgspec import Struct
 
-from actors.instants import instant_text
+from actors.times_as_text import instant_text
 from angarium.connecting import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.receivers.overview.listing import ListedReceiver, overview

@@ -14,13 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 from actors.configuration.parsing import parse
-from actors.instants import instant_text
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.evolve import evolve
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.status import inspect
+from actors.times_as_text import instant_text
 from angarium.cli.ledger_queries.event import repeat_text
 from angarium.ledger import queries, schema
 from angarium.ledger.ledger_answers import AttemptFilter

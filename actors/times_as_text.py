@@ -1,4 +1,4 @@
-"""Points in time as text: RFC 3339, in UTC, with milliseconds."""
+"""Times as text: points in RFC 3339, in UTC, with milliseconds; spans as flags take them."""
 
 import math
 from datetime import UTC, datetime
@@ -16,3 +16,17 @@ def instant_text(at: float) -> str:
 def _second_text(second: int) -> str:
     """The second in RFC 3339, without a zone. Cached: events of one second come together."""
     return datetime.fromtimestamp(second, UTC).isoformat().removesuffix("+00:00")
+
+
+def instant_text_or_none(at: float | None) -> str | None:
+    """The time in RFC 3339, or None for None."""
+    return None if at is None else instant_text(at)
+
+
+def age_text(seconds: float) -> str:
+    """A span of time for people, as flags take it: `45s`, `12m`, `3h`, `2d`."""
+    whole = max(0, int(seconds))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if whole >= size:
+            return f"{whole // size}{unit}"
+    return f"{whole}s"
