@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from actors.configuration.policy import AlertLimits, AlertSettings
-from actors.health_changes import FailingReceivers, HealthChange
+from actors.machine.alerts.health_changes import FailingReceivers, HealthChange
 from actors.machine.bucket import Unclean
 from actors.machine.facts import AlertFact
 from actors.machine.state import State

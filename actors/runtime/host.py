@@ -13,8 +13,8 @@ from typing import Any
 
 from actors.aligned_timers import next_tick
 from actors.configuration.policy import Policy
-from actors.health_changes import FailingReceivers
 from actors.ids import UNKNOWN_RECEIVERS
+from actors.machine.alerts.health_changes import FailingReceivers
 from actors.machine.event import Event
 from actors.machine.state import State, is_left_over
 from actors.memory.retention import Needed, Retention

@@ -1,8 +1,8 @@
 """The live state of one receiver: each fact is decided here, folded at once, and given to the journal."""
 
 from actors.configuration.policy import Policy
-from actors.health_changes import FACTS_THAT_CHANGE_HEALTH, health_change
 from actors.machine import commands as c
+from actors.machine.alerts.health_changes import FACTS_THAT_CHANGE_HEALTH, health_change
 from actors.machine.bucket import Bucket
 from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
 from actors.machine.facts import AlertRaised, AlertRecovered, Delivered, Fact

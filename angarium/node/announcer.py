@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Literal, assert_never
 
-from actors.health_changes import HealthChange, HealthChangeName
+from actors.machine.alerts.health_changes import HealthChange, HealthChangeName
 from actors.machine.facts import AlertFact, AlertRaised, AlertRecovered
 from actors.times_as_text import instant_text
 from angarium.rate_limited_log import RateLimitedLog

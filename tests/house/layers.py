@@ -7,7 +7,6 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "configuration",
         "machine",
         "memory ports totals status subscriptions tenant_settings",
-        "health_changes",
         "runtime",
     ),
     "streams": (

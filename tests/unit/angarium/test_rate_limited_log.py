@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.health_changes import HealthChange, HealthChangeName
+from actors.machine.alerts.health_changes import HealthChange, HealthChangeName
 from angarium.node.announcer import BURST_MAX, TENANTS_MAX, Announcer
 from angarium.rate_limited_log import RateLimitedLog
 from tests.unit.worlds.virtual_time import in_virtual_time

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from actors.configuration.policy import Policy
 from actors.errors import Unavailable
-from actors.health_changes import HealthChange
 from actors.ids import UNKNOWN_RECEIVERS
+from actors.machine.alerts.health_changes import HealthChange
 from actors.machine.bucket import Unclean
 from actors.machine.event import Event
 from actors.machine.evolve import evolve

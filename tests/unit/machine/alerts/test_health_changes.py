@@ -6,8 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from actors.configuration.policy import Offline, Retry
-from actors.health_changes import REPORTED_AT_ONCE_MAX, FailingReceivers, HealthChange, health_change
 from actors.machine import facts as f
+from actors.machine.alerts.health_changes import (
+    REPORTED_AT_ONCE_MAX,
+    FailingReceivers,
+    HealthChange,
+    health_change,
+)
 from actors.machine.outcome import PROXY, Answered, Failed
 from actors.machine.state import State
 from actors.ports import Invalid
