@@ -18,9 +18,9 @@ from streams.installation.topology import Names
 from streams.journal.leadership import message_at
 from streams.nats.answers import Refused, Stored, Unanswered
 from streams.nats.errors import ApiError
-from streams.nats.headers import EVENT_ABOUT, EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import GatheredReasonLog
+from streams.nats.wire_names import EVENT_ABOUT, EVENT_ID, MESSAGE_ID
 
 log = logging.getLogger(__name__)
 

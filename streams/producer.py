@@ -12,7 +12,7 @@ import nats.errors
 from nats.js import JetStreamContext
 
 from actors.errors import Unavailable
-from streams.nats.headers import MESSAGE_ID
+from streams.nats.wire_names import MESSAGE_ID
 
 
 class Producer:

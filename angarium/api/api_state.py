@@ -26,8 +26,8 @@ from angarium.settings import Settings
 from streams.buckets.known_configurations import KnownConfigurations, subscriptions_of
 from streams.buckets.tokens import Token, TokenStore
 from streams.erasing.erasures import Erasures
-from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError
+from streams.nats.wire_names import STREAM_NOT_FOUND
 
 STALE_AFTER_S = 10.0
 """A process that has had no news about revocations for so long refuses all tokens."""

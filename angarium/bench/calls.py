@@ -24,7 +24,7 @@ from angarium.development.local_node import LOOPBACK
 from angarium.node.app import open_node
 from angarium.node.node import Node
 from angarium.settings import Settings
-from streams.nats.headers import EVENT_TYPE, MESSAGE_ID
+from streams.nats.wire_names import EVENT_TYPE, MESSAGE_ID
 
 PROGRESS_POLL_S = 0.05
 GIVE_UP_AFTER_S = 30.0

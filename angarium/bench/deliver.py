@@ -21,7 +21,7 @@ from angarium.bench.measuring.usage import Usage, cpu_us_each, usage
 from angarium.bench.publishing import body, run_all, stored
 from angarium.bench.sink import Report
 from angarium.development.local_node import LocalNode
-from streams.nats.headers import EVENT_TYPE, MESSAGE_ID
+from streams.nats.wire_names import EVENT_TYPE, MESSAGE_ID
 
 PROGRESS_POLL_S = 0.05
 GIVE_UP_AFTER_S = 30.0

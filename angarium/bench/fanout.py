@@ -24,9 +24,9 @@ from angarium.development.local_node import LocalNode
 from streams.installation.partitions import partition_of
 from streams.installation.topology import consumer_for_claim
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import EVENT_SOURCE
 from streams.nats.protocol import publish_answer
 from streams.nats.wire import Message
+from streams.nats.wire_names import EVENT_SOURCE
 from streams.routing.fanout import copy_headers, published_event
 from streams.routing.lanes import SENDERS_MAX
 

@@ -32,8 +32,8 @@ from streams.installation.partitions import shard_of
 from streams.installation.setup import setup
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_fact, encode_flush
+from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.nats.jetstream import JetStream
-from streams.routing_progress import NOTHING_ROUTED
 from streams.server.embedded import EmbeddedServer
 
 KEPT_FOR_S = 400 * 86_400.0

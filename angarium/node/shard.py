@@ -34,6 +34,7 @@ from streams.journal.claim import Claim, NotOwned, claim, release
 from streams.journal.journal import Journal, JournalEntry
 from streams.journal.load_slots import LoadSlots
 from streams.journal.recovery import Recovery, recover
+from streams.journal.routing_progress import RoutingProgress
 from streams.journal.snapshots import Snapshots
 from streams.lost_tails.comparison import Loss, find_loss
 from streams.lost_tails.marks import Mark, Marks
@@ -44,7 +45,6 @@ from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
 from streams.routing.node_routing import Routing
 from streams.routing.router import Router
-from streams.routing_progress import RoutingProgress
 from streams.tasks import on_defect
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from actors.errors import Unavailable
 from angarium.connecting import Access
 from streams.nats.answers import Forbidden
 from streams.nats.errors import NotPermitted
-from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import ALL_SUBJECTS
+from streams.nats.wire_names import EXPECTED
 
 STORED_NEVER = {EXPECTED: str(2**62)}
 """Headers with which a stream refuses every message: it expects a last one that no subject will ever have."""

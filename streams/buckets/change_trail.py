@@ -16,7 +16,7 @@ from actors.ids import shown_name
 from streams.buckets.follower import is_removal
 from streams.buckets.shown_members import without_secrets
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import CHANGED_BY, EXPECTED, SINCE, SINCE_ITSELF, TRAIL
+from streams.nats.wire_names import CHANGED_BY, EXPECTED, SINCE, SINCE_ITSELF, TRAIL
 
 TRAIL_CHANGES_MAX = 8
 TRAIL_LENGTH_MAX = 4096

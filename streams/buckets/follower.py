@@ -15,10 +15,10 @@ from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BucketPlace
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
-from streams.nats.headers import KV_OPERATION, MARKER_REASON
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import Pauses
 from streams.nats.wire import Message, Subscription
+from streams.nats.wire_names import KV_OPERATION, MARKER_REASON
 from streams.tasks import cancel_and_wait, reporting
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from streams.buckets.change_trail import trail_after
 from streams.buckets.follower import READ_MESSAGES_MAX, is_removal
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, StoredMessage, Unanswered
-from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import ApiError
-from streams.nats.headers import (
+from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import (
     CHANGED_BY,
     EXPECTED,
     KV_OPERATION,
@@ -27,8 +27,8 @@ from streams.nats.headers import (
     ROLLUP,
     SINCE,
     SINCE_ITSELF,
+    WRONG_LAST_SEQUENCE,
 )
-from streams.nats.jetstream import JetStream
 
 NEWEST_ONLY = {ROLLUP: "sub"}
 """Header that drops the key's older values: a valid one does not need them, and they may hold old secrets."""

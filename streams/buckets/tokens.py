@@ -14,8 +14,8 @@ from msgspec import Struct
 from streams.buckets.follower import Follower, is_removal
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, StoredMessage
-from streams.nats.headers import EXPECTED, KV_OPERATION, ROLLUP
 from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import EXPECTED, KV_OPERATION, ROLLUP
 
 Scope = Literal["publish", "read", "manage", "operate"]
 

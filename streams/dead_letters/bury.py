@@ -21,9 +21,11 @@ from actors.machine.facts import Burial
 from streams.installation.topology import Names
 from streams.journal.leadership import message_at
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
-from streams.nats.codes import MESSAGE_TOO_LARGE
 from streams.nats.errors import ApiError
-from streams.nats.headers import (
+from streams.nats.jetstream import JetStream
+from streams.nats.protocol import BLOCK_BYTES_MAX, LINES_MAX
+from streams.nats.retry import Pauses, ReasonLog
+from streams.nats.wire_names import (
     CONTENT_TYPE,
     DEAD_ATTEMPTS,
     DEAD_BODY,
@@ -37,12 +39,10 @@ from streams.nats.headers import (
     EVENT_SOURCE,
     EVENT_TYPE,
     MESSAGE_ID,
+    MESSAGE_TOO_LARGE,
     TRACEPARENT,
     TRACESTATE,
 )
-from streams.nats.jetstream import JetStream
-from streams.nats.protocol import BLOCK_BYTES_MAX, LINES_MAX
-from streams.nats.retry import Pauses, ReasonLog
 from streams.reading import messages
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from streams.dead_letters.bury import filed_under, store
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import DEAD_ATTEMPTS, DEAD_REASON, MESSAGE_ID
 from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import DEAD_ATTEMPTS, DEAD_REASON, MESSAGE_ID
 
 
 async def bury_unrouted(

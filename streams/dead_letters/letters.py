@@ -17,7 +17,9 @@ from streams.installation.topology import Names
 from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import (
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import retry_for_command
+from streams.nats.wire_names import (
     DEAD_ATTEMPTS,
     DEAD_BODY,
     DEAD_PROBLEM,
@@ -28,8 +30,6 @@ from streams.nats.headers import (
     EVENT_ID,
     EVENT_TYPE,
 )
-from streams.nats.jetstream import JetStream
-from streams.nats.retry import retry_for_command
 from streams.reading import messages
 
 REASONS = (

@@ -10,7 +10,8 @@ from streams.dead_letters.bury import BODY_GONE, filed_under, store
 from streams.installation.topology import Names
 from streams.journal.leadership import message_at
 from streams.nats.errors import ApiError
-from streams.nats.headers import (
+from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import (
     DEAD_ATTEMPTS,
     DEAD_BODY,
     DEAD_PROBLEM,
@@ -19,7 +20,6 @@ from streams.nats.headers import (
     EVENT_TYPE,
     MESSAGE_ID,
 )
-from streams.nats.jetstream import JetStream
 from streams.reading.messages import TYPE_CHECKED_MAX
 
 MALFORMED_RECEIVER = "_events"

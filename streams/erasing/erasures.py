@@ -17,10 +17,9 @@ from streams.installation.topology import Names
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BucketPlace
 from streams.nats.answers import Forbidden, Refused, Stored, StoredMessage, Unanswered
-from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import NotPermitted
-from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import EXPECTED, WRONG_LAST_SEQUENCE
 from streams.versions import read_versioned
 
 VERSION = 1

@@ -14,8 +14,8 @@ from streams.journal.envelope import decode_flush
 from streams.journal.leadership import ensure_no_message, info_since
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import EVENT_ID
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
+from streams.nats.wire_names import EVENT_ID
 from streams.reading.messages import stored_event
 from streams.routing.fanout import event_in
 

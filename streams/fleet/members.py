@@ -38,10 +38,10 @@ from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.nats.answers import Refused, Stored, StoredMessage
 from streams.nats.errors import ApiError
-from streams.nats.headers import KV_DELETED, KV_OPERATION, TTL
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, ReasonLog, retry_until_answered
 from streams.nats.wire import Message, Subscription
+from streams.nats.wire_names import KV_DELETED, KV_OPERATION, TTL
 from streams.tasks import reporting
 from streams.versions import UNREADABLE
 

@@ -13,9 +13,9 @@ from actors.errors import Unavailable
 from streams.installation.requirements import SHARDS, Mismatch, MissingStreams, stream_problems
 from streams.installation.topology import STAMP_VERSION, Installation, streams
 from streams.nats.answers import StreamInfo
-from streams.nats.codes import STORAGE_EXCEEDED, STORE_FAILED
 from streams.nats.errors import ApiError, NotPermitted, SetupError
 from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import STORAGE_EXCEEDED, STORE_FAILED
 
 OLDEST_SERVER = (2, 14)
 """The first version that the tests run on; before 2.12 there are no atomic batches."""

@@ -10,12 +10,12 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from actors.machine.bucket import Unclean
 from streams.installation.topology import Names
+from streams.journal.routing_progress import RoutingProgress, recorded_progress
 from streams.lost_tails.marks import UNKNOWN_MARKS, Marks
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_until_answered
-from streams.routing_progress import RoutingProgress, recorded_progress
 from streams.versions import read_versioned
 
 VERSION = 4

@@ -28,12 +28,12 @@ from streams.journal.envelope import decode_flush, encode_fact, encode_flush, me
 from streams.journal.fence import Appended, Overtaken, append
 from streams.journal.leadership import info_since, is_last, replicated
 from streams.journal.refusal import RecordedLoss, check_record, compare_or_refuse
+from streams.journal.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import NotOurs, StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_until_answered, stream_info
-from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.versions import read_versioned
 
 VERSION = 1

@@ -19,9 +19,9 @@ from msgspec import UNSET, Struct, UnsetType, field
 from actors.errors import NewerVersion
 from actors.machine.bucket import Unclean
 from actors.machine.facts import AnyFact
+from streams.journal.routing_progress import RoutingProgress, recorded_progress
 from streams.lost_tails.marks import UNKNOWN_MARKS, Marks
 from streams.nats.errors import NotOurs
-from streams.routing_progress import RoutingProgress, recorded_progress
 from streams.versions import UNREADABLE, read_versioned
 
 VERSION = 5

@@ -11,11 +11,10 @@ import logging
 from msgspec import Struct
 
 from streams.nats.answers import Forbidden, Refused, Stored, StoredMessage, Unanswered
-from streams.nats.codes import IN_FLIGHT, WRONG_LAST_SEQUENCE
 from streams.nats.errors import NotPermitted
-from streams.nats.headers import EXPECTED, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, ReasonLog, retry_until_answered
+from streams.nats.wire_names import EXPECTED, IN_FLIGHT, MESSAGE_ID, WRONG_LAST_SEQUENCE
 
 log = logging.getLogger(__name__)
 

@@ -30,9 +30,9 @@ from streams.installation.topology import Names
 from streams.journal.claim import Claim, still_owns
 from streams.journal.envelope import encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, append
+from streams.journal.routing_progress import RoutingProgress
 from streams.lost_tails.marks import Marks
 from streams.nats.jetstream import JetStream
-from streams.routing_progress import RoutingProgress
 from streams.tasks import cancel_and_wait
 
 GATHER_FACTS_S = 0.2

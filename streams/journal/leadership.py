@@ -11,10 +11,9 @@ import asyncio
 from actors.errors import Unavailable
 from streams.installation.topology import has_wildcard
 from streams.nats.answers import Page, Refused, Stored, StoredMessage, StreamInfo
-from streams.nats.codes import WRONG_LAST_SEQUENCE
-from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import Pauses, retry_until_answered, stream_info
+from streams.nats.wire_names import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
 
 SUBJECTS_MAX = 512
 """Subjects whose last messages are requested at a time; nats-server refuses more than 1,024 (2.15.1)."""

@@ -12,11 +12,10 @@ from streams.installation.topology import Names
 from streams.lost_tails.comparison import Loss, find_loss, is_there
 from streams.lost_tails.marks import Mark, Marks
 from streams.nats.answers import Refused, Stored
-from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import StreamRecreated
-from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT, KV_DELETED
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, retry_until_answered
+from streams.nats.wire_names import EXPECTED, EXPECTED_SUBJECT, KV_DELETED, WRONG_LAST_SEQUENCE
 from streams.versions import read_versioned
 
 VERSION = 1

@@ -24,11 +24,10 @@ from streams.journal.leadership import is_last
 from streams.journal.load_slots import LoadSlots
 from streams.journal.parked_receivers import ParkedReceivers
 from streams.nats.answers import Put, Refused, Stored, Unanswered
-from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import ApiError
-from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT, KV_DELETED
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses
+from streams.nats.wire_names import EXPECTED, EXPECTED_SUBJECT, KV_DELETED, WRONG_LAST_SEQUENCE
 from streams.versions import read_versioned
 
 VERSION = 2

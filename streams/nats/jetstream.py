@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from actors.errors import Unavailable
-from streams.gathered_log import GatheredLog
 from streams.nats.answers import (
     Answer,
     ConsumerInfo,
@@ -26,9 +25,8 @@ from streams.nats.answers import (
     StreamInfo,
     Unanswered,
 )
-from streams.nats.codes import CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND, MESSAGE_TOO_LARGE, STREAM_NOT_FOUND
 from streams.nats.errors import ApiError, Disconnected, NotPermitted, not_offered
-from streams.nats.headers import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE
+from streams.nats.gathered_log import GatheredLog
 from streams.nats.protocol import (
     ApiReply,
     ConsumerListReply,
@@ -47,6 +45,15 @@ from streams.nats.protocol import (
 )
 from streams.nats.replies import Replies, is_no_responders
 from streams.nats.wire import Message, Wire
+from streams.nats.wire_names import (
+    BATCH_COMMIT,
+    BATCH_ID,
+    BATCH_SEQUENCE,
+    CONSUMER_NOT_FOUND,
+    MESSAGE_NOT_FOUND,
+    MESSAGE_TOO_LARGE,
+    STREAM_NOT_FOUND,
+)
 
 ALL_SUBJECTS = ">"
 BATCH_MAX = 1000

@@ -21,7 +21,8 @@ from streams.nats.answers import (
     StreamInfo,
     Unanswered,
 )
-from streams.nats.headers import (
+from streams.nats.wire import Message
+from streams.nats.wire_names import (
     DESCRIPTION,
     DIRECT_GET,
     LAST_SEQUENCE,
@@ -34,7 +35,6 @@ from streams.nats.headers import (
     UNREAD,
     UP_TO_SEQUENCE,
 )
-from streams.nats.wire import Message
 
 _WHOLE = len("2006-01-02T15:04:05")
 _NO_STATUS = "NATS/1.0"

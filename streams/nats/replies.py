@@ -10,8 +10,8 @@ from functools import partial
 
 from streams.nats.answers import Forbidden, NoResponders, Put, Unanswered
 from streams.nats.errors import Disconnected
-from streams.nats.headers import STATUS
 from streams.nats.wire import Message, Subscription, Wire
+from streams.nats.wire_names import STATUS
 
 SWEEP_EVERY_S = 0.1
 """Interval of the sweep: a request ends at most this long after its deadline."""

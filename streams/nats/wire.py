@@ -18,7 +18,7 @@ class Message(Struct, frozen=True, gc=False):
 
     An inline status of the server (`NATS/1.0 404 No Messages`) appears as the headers `Status` and
     `Description`. If a header is repeated, the last value counts. Too many headers, or too large ones, are
-    not parsed; `streams.nats.headers.UNREAD` takes their place. `size` is the number of bytes in subject,
+    not parsed; `streams.nats.wire_names.UNREAD` takes their place. `size` is the number of bytes in subject,
     reply subject, headers and data as they came, which nats-server counts for a limit in bytes.
     """
 

@@ -8,9 +8,9 @@ from streams.bounded_gather import gather_bounded
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.claim import read_shard_record
+from streams.journal.routing_progress import RoutingProgress
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.routing_progress import RoutingProgress
 
 ROUTED_WITHIN_S = 10.0
 """Age up to which events may just be on their way, or routed and not recorded yet."""

@@ -15,7 +15,8 @@ from actors.errors import InvalidName
 from actors.ids import OUR_TYPES, check_type, event_id, is_alert_type, split_receiver
 from actors.machine.event import Event
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import (
+from streams.nats.protocol import BLOCK_BYTES_MAX, LINES_MAX
+from streams.nats.wire_names import (
     CONTENT_TYPE,
     EVENT_AGAIN,
     EVENT_ID,
@@ -27,7 +28,6 @@ from streams.nats.headers import (
     TRACESTATE,
     UNREAD,
 )
-from streams.nats.protocol import BLOCK_BYTES_MAX, LINES_MAX
 
 TYPE_DEFAULT = "message"
 CONTENT_TYPE_DEFAULT = "application/json"

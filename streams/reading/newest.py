@@ -14,9 +14,9 @@ import msgspec
 
 from actors.errors import Unavailable
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import STATUS
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
+from streams.nats.wire_names import STATUS
 from streams.reading.reply_subject import delivery_info
 
 BATCH_MESSAGES = 512

@@ -27,9 +27,9 @@ import msgspec
 from actors.aligned_timers import next_tick
 from streams.nats.answers import Put
 from streams.nats.errors import Disconnected
-from streams.nats.headers import DESCRIPTION, LAST_CONSUMER, PENDING_BYTES, PENDING_MESSAGES, STATUS
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message, Subscription
+from streams.nats.wire_names import DESCRIPTION, LAST_CONSUMER, PENDING_BYTES, PENDING_MESSAGES, STATUS
 from streams.reading.pull_room import PullRoom
 from streams.reading.reply_subject import ACK, DeliveryInfo, delivery_info
 

@@ -2,7 +2,7 @@
 
 The shard is claimed like any other, so the fence stops its former owner. The marks in its journal show which
 is the last message that is unchanged. Actors beyond it go back to it, each by a fact
-(`actors.machine.repairing`); the router continues after it, with sources above all earlier ones. The flush
+(`actors.machine.repair`); the router continues after it, with sources above all earlier ones. The flush
 that completes the repair shows it by its marks, its floor and its `routed`, which fall here and nowhere else.
 The recorded refusal stays until the end, so the command may be interrupted anywhere, and run again.
 """
@@ -18,7 +18,7 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.bucket import Unclean
 from actors.machine.evolve import evolve
 from actors.machine.facts import Fact
-from actors.machine.repairing import repair, set_removal
+from actors.machine.repair import repair, set_removal
 from actors.machine.state import UNRECORDED_MAX, State
 from actors.ports import Removal
 from streams.buckets.stored_configurations import StoredConfigurations
@@ -31,6 +31,7 @@ from streams.journal.fence import Appended, append
 from streams.journal.leadership import info_since
 from streams.journal.recovery import LOADS_AT_ONCE, Recovery, recover
 from streams.journal.refusal import RecordedLoss, lift, read_recorded_loss, refuse
+from streams.journal.routing_progress import RoutingProgress
 from streams.journal.snapshots import Snapshots
 from streams.journal_feed.redacted_flushes import drop_redacted
 from streams.lost_tails.comparison import Loss
@@ -47,7 +48,6 @@ from streams.repair.damage import (
     find_damage,
     find_damage_with_history,
 )
-from streams.routing_progress import RoutingProgress
 from streams.storage.purge import ANY_POSITION
 
 FLUSH_FACTS_MAX = 64

@@ -5,13 +5,13 @@ from msgspec import Struct
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.refusal import is_missing, read_recorded_loss
-from streams.journal.stream_history import StreamHistory, last_same, read_history
 from streams.lost_tails.comparison import find_loss, is_there
 from streams.lost_tails.marks import NO_MARK, Mark, higher
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_until_answered, stream_info
+from streams.repair.stream_history import StreamHistory, last_same, read_history
 
 NOT_COMPLETE = Mark(position=1 << 62)
 """A mark whose message no stream ever has: while it is recorded, no node runs the shard."""

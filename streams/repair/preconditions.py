@@ -12,9 +12,9 @@ from streams.installation.topology import Names
 from streams.journal.claim import Owner, read_owner
 from streams.nats.answers import Forbidden
 from streams.nats.errors import NotPermitted
-from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_until_answered
+from streams.nats.wire_names import EXPECTED
 from streams.repair.damage import NOT_COMPLETE
 from streams.versions import read_versioned
 

@@ -15,11 +15,11 @@ from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, VERSION, 
 from streams.journal.checkpoint import decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import decode_flush, encode_flush
 from streams.journal.fence import Overtaken, append
+from streams.journal.routing_progress import RoutingProgress
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import SetupError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_until_answered
-from streams.routing_progress import RoutingProgress
 
 OLD = "1"
 """The version that builds before 0.1.0 stamped on their streams."""

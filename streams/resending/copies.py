@@ -4,18 +4,19 @@ from collections.abc import AsyncIterator, Mapping
 
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage, StreamInfo
-from streams.nats.codes import HEADERS_TOO_LARGE, MESSAGE_TOO_LARGE
-from streams.nats.headers import (
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import retry_for_command
+from streams.nats.wire_names import (
     CONTENT_TYPE,
     EVENT_AGAIN,
     EVENT_ID,
     EVENT_TYPE,
+    HEADERS_TOO_LARGE,
     MESSAGE_ID,
+    MESSAGE_TOO_LARGE,
     TRACEPARENT,
     TRACESTATE,
 )
-from streams.nats.jetstream import JetStream
-from streams.nats.retry import retry_for_command
 
 TOO_LARGE_CODES = (MESSAGE_TOO_LARGE, HEADERS_TOO_LARGE)
 """The codes if the stream accepts no event of this size."""

@@ -20,10 +20,10 @@ from actors.errors import AngariumError, Unavailable
 from streams.clock import Timekeeper
 from streams.journal.fence import Appended, Overtaken, append
 from streams.nats.answers import Answer, Refused, Stored, Unanswered
-from streams.nats.codes import IN_FLIGHT
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import rfc3339
 from streams.nats.retry import COMMAND_PATIENCE_S, Pauses, retry_for_command
+from streams.nats.wire_names import IN_FLIGHT
 from streams.resending.sources import CheckedSources
 from streams.versions import read_versioned
 

@@ -26,9 +26,9 @@ from actors.machine.event import Event
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, StoredMessage, Unanswered
-from streams.nats.headers import EVENT_AGAIN, EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_for_command
+from streams.nats.wire_names import EVENT_AGAIN, EVENT_ID, MESSAGE_ID
 from streams.reading.messages import stored_event
 from streams.resending.copies import TOO_LARGE_CODES, copied_headers, deliveries_info, pages_between
 from streams.resending.job import Job

@@ -13,7 +13,7 @@ from actors.ids import check_tenant, event_id, is_alert_type
 from actors.machine.event import Event
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import (
+from streams.nats.wire_names import (
     CONTENT_TYPE,
     EVENT_ABOUT,
     EVENT_AGAIN,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from streams.routing_progress import RoutingProgress
+from streams.journal.routing_progress import RoutingProgress
 
 UNRECORDED_MAX = 4096
 """Routed events of a partition that are kept until that is recorded, some 500 bytes each."""

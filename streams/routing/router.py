@@ -25,6 +25,7 @@ from actors.ids import is_tenant
 from actors.machine.event import Event
 from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
+from streams.journal.routing_progress import RoutingProgress
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import Answer, Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
@@ -42,7 +43,6 @@ from streams.routing.routed_events import RoutedEvent, UnrecordedRoutings
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
-from streams.routing_progress import RoutingProgress
 from streams.tasks import cancel_and_wait, on_defect
 
 EVENT_BYTES_MAX = 4 << 20

@@ -37,9 +37,9 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
+from streams.journal.routing_progress import RoutingProgress
 from streams.routing.read_requests import NO_END, Evicted, ReadRequest
 from streams.routing.tenant_rates import TenantRates
-from streams.routing_progress import RoutingProgress
 
 EVENTS_MAX = 256
 """Events of a tenant in memory: enough to keep all senders busy while half of them are read."""

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from actors.ids import stable_hash
 from streams.nats.answers import StoredMessage, StreamInfo
-from streams.nats.headers import UNREAD
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
+from streams.nats.wire_names import UNREAD
 
 HEADER_BYTES = 4
 """Bytes of a header in addition to its name and value: `: ` and the end of the line."""

@@ -26,8 +26,8 @@ from streams.installation.topology import Names
 from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import DEAD_ATTEMPTS, DEAD_PROBLEM, DEAD_REASON, EVENT_ID, MESSAGE_ID
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
+from streams.nats.wire_names import DEAD_ATTEMPTS, DEAD_PROBLEM, DEAD_REASON, EVENT_ID, MESSAGE_ID
 from streams.reading.messages import stored_event
 from streams.routing.fanout import event_in
 from streams.storage.purge import ANY_POSITION

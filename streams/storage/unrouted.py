@@ -7,9 +7,9 @@ tenant keeps later events of others from being purged by sequence.
 
 from streams.installation.topology import Names
 from streams.journal.claim import read_shard_record
+from streams.journal.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.storage.eviction import SAMPLES_MAX, Sample, SampledStream
 from streams.storage.purge import trusted_end_of
 from streams.storage.sampling import sample_stream

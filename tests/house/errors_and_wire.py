@@ -67,8 +67,8 @@ def errors_have_one_root(module: Module) -> Iterator[str]:
 
 
 def wire_names_stand_once(module: Module) -> Iterator[str]:
-    """Names of headers in `streams.nats.headers`, error codes of JetStream in `streams.nats.codes`."""
-    if module.path[0] not in OURS or module.name in ("streams.nats.headers", "streams.nats.codes"):
+    """Names of headers, and error codes of JetStream, in `streams.nats.wire_names`."""
+    if module.path[0] not in OURS or module.name == "streams.nats.wire_names":
         return
     for node in module.nodes:
         match node:

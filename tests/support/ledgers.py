@@ -21,10 +21,10 @@ from angarium.ledger.store import Store
 from angarium.ledger.writer import Writer
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_fact, encode_flush
+from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from streams.routing_progress import NOTHING_ROUTED
 from tests.support.installation import shard
 
 RECEIVER = "acme.billing"

@@ -54,13 +54,13 @@ from actors.machine.state import Alert, Counters, Handshake, Open, State
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
 from streams.journal.parked_receivers import Part
+from streams.journal.routing_progress import RoutingProgress
 from streams.journal.snapshots import Snapshot, snapshot_of
 from streams.lost_tails.marks import Mark, Marks, SourceOffset
 from streams.resending.job import Job
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.redrive_lock import RedrivePlan
 from streams.resending.replay_lock import EventsToResend, ReplayPlan
-from streams.routing_progress import RoutingProgress
 
 GOLDEN = Path(__file__).parent / "golden"
 

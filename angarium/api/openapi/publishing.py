@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 from angarium.api.openapi.shared_texts import body, header_parameter, problems, result
 from angarium.api.problems import HIDDEN, TITLES, TYPES, Fault
 from angarium.operations.events.accept import Accepted
-from streams.nats.headers import EVENT_ID
+from streams.nats.wire_names import EVENT_ID
 
 ITEMS_MAX = 1000
 

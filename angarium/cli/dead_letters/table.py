@@ -8,7 +8,7 @@ from actors.times_as_text import instant_text
 from angarium import quantities
 from angarium.terminal import output
 from streams.dead_letters.letters import Letter, ListedLetter
-from streams.nats.headers import DEAD_RESPONSE
+from streams.nats.wire_names import DEAD_RESPONSE
 
 HEADINGS = ("letter", "receiver", "number", "reason", "at", "attempts", "status", "type", "id", "bytes")
 NARROW_COLUMNS = ("letter", "receiver", "reason", "at", "status", "id")

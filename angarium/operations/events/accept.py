@@ -11,7 +11,7 @@ from angarium.connecting import Access
 from angarium.operations.events.message import EventMessage, NewEvent, message_of
 from angarium.operations.failures import OperationError, operation
 from streams.nats.answers import Answer, Forbidden, NoResponders, Refused, Stored, Unanswered
-from streams.nats.codes import IN_FLIGHT, MESSAGE_TOO_LARGE, NO_ROOM
+from streams.nats.wire_names import IN_FLIGHT, MESSAGE_TOO_LARGE, NO_ROOM
 
 ANSWER_TIMEOUT_S = 2.0
 """Time for JetStream's answer."""

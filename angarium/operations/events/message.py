@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from streams.installation.topology import Names
 from streams.nats.answers import Put
-from streams.nats.headers import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID, TRACEPARENT, TRACESTATE
+from streams.nats.wire_names import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID, TRACEPARENT, TRACESTATE
 from streams.reading.messages import CONTENT_TYPE_DEFAULT
 
 

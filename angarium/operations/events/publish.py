@@ -15,8 +15,8 @@ from angarium.operations.failures import OperationError, operation
 from angarium.operations.missing_streams import find_missing
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.answers import Forbidden, NoResponders, Refused, Stored, Unanswered
-from streams.nats.codes import MESSAGE_TOO_LARGE
 from streams.nats.errors import ApiError
+from streams.nats.wire_names import MESSAGE_TOO_LARGE
 
 TRIES_MAX = 5
 RETRY_PAUSE_S = 0.5

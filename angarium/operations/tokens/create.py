@@ -11,8 +11,8 @@ from angarium.operations.failures import OperationError, operation
 from angarium.operations.tokens.secret import Secret, new_secret
 from streams.buckets.tokens import ALL_TENANTS, Scope, Token, TokenStore
 from streams.nats import answers
-from streams.nats.codes import STREAM_NOT_FOUND
 from streams.nats.errors import ApiError, NotPermitted
+from streams.nats.wire_names import STREAM_NOT_FOUND
 
 RATE_MAX = 1_000_000.0
 NOTE_MAX = 200

@@ -10,9 +10,9 @@ from streams.clock import SystemTime
 from streams.fleet.members import Member
 from streams.fleet.placement import PLACEMENT_VERSION
 from streams.installation.topology import Names
-from streams.nats.headers import KV_DELETED
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
+from streams.nats.wire_names import KV_DELETED
 from tests.support.installation import SHARDS, node_settings, publish, shard
 from tests.support.waiting import until, until_true
 

@@ -6,8 +6,8 @@ from streams.dead_letters.evicted import bury_unrouted
 from streams.dead_letters.letters import DeadLetters
 from streams.erasing import search
 from streams.installation.topology import Names
-from streams.nats.headers import DEAD_SEQUENCE, EVENT_AGAIN, EVENT_ID, EVENT_SOURCE, EVENT_TYPE
 from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import DEAD_SEQUENCE, EVENT_AGAIN, EVENT_ID, EVENT_SOURCE, EVENT_TYPE
 from streams.reading.messages import stored_event
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock

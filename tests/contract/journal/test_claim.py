@@ -12,12 +12,12 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import Claim, NotOwned, Owner, Predecessor, claim, give_up_claim, release
 from streams.journal.envelope import Flush, decode_flush, encode_flush
+from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.journal.snapshots import Snapshots
 from streams.lost_tails.marks import Mark, Marks
 from streams.nats.errors import StreamRecreated
-from streams.nats.headers import EXPECTED
 from streams.nats.jetstream import JetStream
-from streams.routing_progress import NOTHING_ROUTED
+from streams.nats.wire_names import EXPECTED
 from tests.contract.support.faults import FaultyJetStream, ack_lost, after, refused, request_lost
 from tests.contract.support.shards import SHARD, Clocks, any_node, own
 from tests.support.installation import publish

@@ -12,9 +12,9 @@ from streams.installation.topology import Names
 from streams.journal.claim import Owner
 from streams.journal.envelope import encode_flush
 from streams.journal.journal import Journal
-from streams.nats.headers import EXPECTED, MESSAGE_ID
+from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.nats.jetstream import JetStream
-from streams.routing_progress import NOTHING_ROUTED
+from streams.nats.wire_names import EXPECTED, MESSAGE_ID
 from tests.contract.journal.flushes import DAY_S, Keep, add, flushes, last_of, positions
 from tests.contract.support.faults import (
     Fault,

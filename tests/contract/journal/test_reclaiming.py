@@ -3,8 +3,8 @@
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush
 from streams.journal.journal import Journal
+from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.nats.jetstream import JetStream
-from streams.routing_progress import NOTHING_ROUTED
 from tests.contract.journal.flushes import Keep, add, flushes, last_of, positions
 from tests.contract.support.faults import FaultyJetStream, ack_lost, request_lost
 from tests.contract.support.shards import SHARD, own

@@ -13,11 +13,11 @@ from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import NotOwned
 from streams.journal.envelope import encode_fact, encode_flush
 from streams.journal.recovery import Recovery, recover
+from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.journal.snapshots import Snapshots
 from streams.nats.answers import Put, Stored
 from streams.nats.errors import NotOurs, StreamRecreated
 from streams.nats.jetstream import JetStream
-from streams.routing_progress import NOTHING_ROUTED
 from tests.contract.journal.recording import Recording, delivered, recreate
 from tests.contract.support.faults import FaultyJetStream
 from tests.contract.support.shards import RECEIVER, SHARD, own, repeated

@@ -11,10 +11,9 @@ from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.claim import Owner
 from streams.journal.snapshots import BATCH_MESSAGES_MAX, Snapshot, Snapshots
 from streams.nats.answers import Answer, Put, Refused, Unanswered
-from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import NotOurs
-from streams.nats.headers import EXPECTED, EXPECTED_SUBJECT
 from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import EXPECTED, EXPECTED_SUBJECT, WRONG_LAST_SEQUENCE
 from tests.contract.support.faults import FaultyJetStream
 from tests.contract.support.servers import Server
 from tests.contract.support.shards import RECEIVER, SHARD, own

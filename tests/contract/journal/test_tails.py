@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from streams.installation.topology import Names, consumer_for_claim
 from streams.journal.journal import Journal
 from streams.journal.refusal import RecordedLoss, compare_or_refuse, lift, read_recorded_loss, refuse
+from streams.journal.routing_progress import RoutingProgress
 from streams.lost_tails.comparison import Loss, find_loss
 from streams.lost_tails.marks import Mark, Marks
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.reading.reply_subject import delivery_info
-from streams.routing_progress import RoutingProgress
 from tests.contract.support.shards import (
     RECEIVER,
     SHARD,

@@ -17,9 +17,9 @@ from streams.fleet.turns import HANDOVERS_AT_ONCE
 from streams.installation.setup import setup
 from streams.installation.topology import Names
 from streams.journal.claim import NotOwned
-from streams.nats.headers import KV_DELETED
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
+from streams.nats.wire_names import KV_DELETED
 from tests.contract.fleet.bucket_reads import show
 from tests.contract.node.senders import NobodySends
 from tests.support.installation import installation, node_settings

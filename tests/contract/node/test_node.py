@@ -25,12 +25,12 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import Claim, NotOwned, release
 from streams.journal.envelope import encode_flush
+from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.nats.answers import Stored
 from streams.nats.errors import ApiError, NotOurs, NotPermitted, StreamRecreated
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from streams.observation.installation_status import owners
-from streams.routing_progress import NOTHING_ROUTED
 from tests.contract.node.senders import NobodySends
 from tests.contract.support.shards import RECEIVER, SHARD
 from tests.support.installation import SHARDS, install, node_settings, publish

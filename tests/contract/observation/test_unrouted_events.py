@@ -17,12 +17,12 @@ from angarium.operations.routing_delays import unrouted_notes, why_unrouted
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush
-from streams.nats.headers import KV_DELETED
+from streams.journal.routing_progress import RoutingProgress
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
+from streams.nats.wire_names import KV_DELETED
 from streams.observation import unrouted_events
 from streams.observation.unrouted_events import unrouted_events_of, unrouted_tenants
-from streams.routing_progress import RoutingProgress
 from tests.support.installation import SHARDS, installation, node_settings
 
 SLOW = TenantSettings(rate=Rate(limit=4, per="minute"))

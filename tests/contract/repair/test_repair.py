@@ -22,7 +22,6 @@ from streams.journal.journal import Journal
 from streams.journal.leadership import info_since
 from streams.journal.refusal import RecordedLoss, read_recorded_loss, refuse
 from streams.journal.snapshots import Snapshots
-from streams.journal.stream_history import StreamHistory, last_same, read_history
 from streams.journal_feed.redacted_flushes import store_redacted
 from streams.lost_tails.comparison import Loss
 from streams.lost_tails.marks import UNKNOWN_MARKS as UNMARKED
@@ -35,6 +34,7 @@ from streams.repair import acceptance
 from streams.repair.acceptance import accept_loss, source_offsets_after
 from streams.repair.damage import Damage, LostTail, find_damage
 from streams.repair.preconditions import dead_holders, takes_over_from
+from streams.repair.stream_history import StreamHistory, last_same, read_history
 from tests.contract.journal.recording import Recording, delivered, recreate
 from tests.contract.support.shards import (
     RECEIVER,

@@ -10,11 +10,11 @@ from streams.installation.topology import STAMP_VERSION, Installation, Names, st
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.claim import Claim, read_shard_record
 from streams.journal.recovery import Recovery, recover
+from streams.journal.routing_progress import RoutingProgress
 from streams.nats.answers import Stored
 from streams.nats.errors import NotOurs, SetupError
 from streams.nats.jetstream import JetStream
 from streams.repair.upgrade import upgrade
-from streams.routing_progress import RoutingProgress
 from tests.contract.support.shards import own
 from tests.support.waiting import until_true
 

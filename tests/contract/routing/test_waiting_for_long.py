@@ -7,10 +7,10 @@ import pytest
 
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
+from streams.journal.routing_progress import RoutingProgress
 from streams.nats.jetstream import JetStream
 from streams.routing import router, tenants
 from streams.routing.tenants import Tenants
-from streams.routing_progress import RoutingProgress
 from tests.contract.support.faults import after
 from tests.contract.support.routers import PARTITION, OpenOwner, Owner, announce, subscribe
 from tests.support.installation import SHARDS

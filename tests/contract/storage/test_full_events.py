@@ -17,9 +17,9 @@ from streams.clock import SystemTime
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored
-from streams.nats.headers import DEAD_REASON, EVENT_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
+from streams.nats.wire_names import DEAD_REASON, EVENT_ID
 from tests.contract.support.little_room import ROOM, STREAM_FULL, install_with_little_room
 from tests.support.installation import SHARDS, node_settings
 from tests.support.waiting import until, until_true

@@ -11,11 +11,11 @@ from streams.journal.claim import release
 from streams.journal.envelope import encode_flush
 from streams.journal.journal import Journal
 from streams.journal.recovery import Recovery, recover
+from streams.journal.routing_progress import RoutingProgress
 from streams.journal.snapshots import Snapshots
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.routing_progress import RoutingProgress
 from streams.storage import purge
 from streams.storage.purge import (
     ANY_POSITION,

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from streams.installation.topology import Names
 from streams.nats.answers import Stored, StreamInfo
-from streams.nats.headers import EVENT_TYPE
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
+from streams.nats.wire_names import EVENT_TYPE
 from streams.storage import quotas
 from streams.storage.eviction import EvictionOrder, eviction_order, samples_of
 from streams.storage.quotas import SettledPrefixes, beyond_quota, drop_letters_beyond

@@ -16,12 +16,12 @@ from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import Claim
 from streams.journal.envelope import encode_flush
+from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.journal.snapshots import Snapshots
 from streams.lost_tails.marks import Mark, Marks
 from streams.nats.answers import Answer, Put, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.routing_progress import NOTHING_ROUTED
 from streams.storage import settled
 from streams.storage.eviction import SampledStream, samples_of
 from streams.storage.settled_purge import purge_settled

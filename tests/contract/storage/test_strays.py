@@ -11,10 +11,10 @@ from angarium.operations.installation.routing_findings import stray_findings
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.answers import Stored, StreamInfo
-from streams.nats.headers import DEAD_PROBLEM, DEAD_REASON
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.nats.wire import Wire
+from streams.nats.wire_names import DEAD_PROBLEM, DEAD_REASON
 from streams.storage import strays
 from streams.storage.purge import ANY_POSITION
 from streams.storage.strays import bury_stray_deliveries, bury_stray_events, count_stray_events

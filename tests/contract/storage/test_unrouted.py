@@ -6,11 +6,11 @@ from msgspec import Struct
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.envelope import encode_flush
+from streams.journal.routing_progress import RoutingProgress
 from streams.lost_tails.marks import Mark, Marks
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.routing_progress import RoutingProgress
 from streams.storage.quotas import unrouted_beyond_quota
 from streams.storage.settled_purge import purge_settled
 from streams.storage.unrouted import RoutedPositions, samples_of_events

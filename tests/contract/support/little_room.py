@@ -9,8 +9,8 @@ from actors.machine.outcome import Answered, Failed, Outcome
 from actors.ports import Attempt, BatchAttempt
 from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored
-from streams.nats.headers import EVENT_ID
 from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import EVENT_ID
 from tests.support.installation import install
 
 ROOM = 192 << 10

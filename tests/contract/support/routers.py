@@ -14,6 +14,7 @@ from streams.buckets.known_configurations import KnownConfigurations, receiver_f
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
+from streams.journal.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.lost_tails.comparison import Loss
 from streams.nats.answers import ConsumerInfo, Stored, StoredMessage
 from streams.nats.jetstream import JetStream
@@ -25,7 +26,6 @@ from streams.routing.lanes import CopySlots
 from streams.routing.node_routing import EventsByTenant, Routing, RoutingTotals
 from streams.routing.routed_events import RoutedEvent
 from streams.routing.router import Router
-from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from tests.contract.support.faults import FaultyJetStream, misbehaving
 from tests.contract.support.servers import Server
 from tests.contract.support.shards import Clocks

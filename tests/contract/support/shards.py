@@ -9,10 +9,10 @@ from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import Claim, NotOwned, Owner, claim, release
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.journal import JournalEntry
+from streams.journal.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.journal.snapshots import Snapshots
 from streams.lost_tails.marks import Mark, Marks
 from streams.nats.jetstream import JetStream
-from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from tests.support.waiting import until
 
 SHARD = 2

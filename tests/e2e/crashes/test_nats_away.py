@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from streams.gathered_log import GATHERED_FOR_S
+from streams.nats.gathered_log import GATHERED_FOR_S
 from tests.support.fleet.fleet import Fleet
 from tests.support.fleet.load import RECEIVERS, publish
 from tests.support.processes.nodes import SHORT_TTL_S, Node

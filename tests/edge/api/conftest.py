@@ -21,8 +21,8 @@ from streams.buckets.tokens import Scope
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.installation.setup import setup
 from streams.nats.answers import Stored, StoredMessage
-from streams.nats.headers import EVENT_AGAIN, EVENT_ID
 from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import EVENT_AGAIN, EVENT_ID
 from streams.server.embedded import EmbeddedServer
 from tests.support.command_line import COMMAND_LINE
 from tests.support.installation import publish

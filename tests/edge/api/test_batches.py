@@ -7,7 +7,7 @@ import time
 import pytest
 
 from angarium.api.routes import batches
-from streams.nats.headers import EVENT_ID, EVENT_TYPE, MESSAGE_ID
+from streams.nats.wire_names import EVENT_ID, EVENT_TYPE, MESSAGE_ID
 from streams.reading.messages import type_problem
 from tests.edge.api.conftest import MAX_BODY, Api, problem
 

@@ -21,7 +21,7 @@ from streams.clock import SystemTime
 from streams.dead_letters import letters
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.dead_letters.letters import REASONS, DeadLetters, Letter
-from streams.nats.headers import EVENT_ID
+from streams.nats.wire_names import EVENT_ID
 from streams.resending.redrive import Redriven
 from streams.resending.redrive_lock import RedriveLock
 from tests.edge.api.conftest import LETTERS, Api, manager, problem

@@ -15,7 +15,7 @@ from angarium.operations.failures import NotDone
 from angarium.settings import Settings
 from streams.erasing.erasures import Erasures, finished
 from streams.installation.partitions import partition_of
-from streams.nats.headers import EVENT_AGAIN, EVENT_ID
+from streams.nats.wire_names import EVENT_AGAIN, EVENT_ID
 from streams.observation import unrouted_events
 from tests.edge.api.conftest import SHARDS, Api, problem
 from tests.support.installation import publish

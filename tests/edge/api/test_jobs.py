@@ -28,7 +28,7 @@ from streams.dead_letters.letters import LetterFilter
 from streams.installation.partitions import shard_of
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import EVENT_ID
+from streams.nats.wire_names import EVENT_ID
 from streams.resending import ended_replays, plan_lock
 from tests.edge.api.conftest import LETTERS, Api, manager, problem
 from tests.support.installation import publish

@@ -9,7 +9,7 @@ from actors.errors import Unavailable
 from angarium.api.problems import HIDDEN
 from streams.buckets.known_configurations import KnownConfigurations
 from streams.nats.answers import Answer, Forbidden, Refused, Unanswered
-from streams.nats.headers import (
+from streams.nats.wire_names import (
     CONTENT_TYPE,
     EVENT_ID,
     EVENT_TYPE,

@@ -10,12 +10,12 @@ from streams.installation import topology
 from streams.journal import claim
 from streams.journal.claim import ShardRecord
 from streams.journal.journal import Journal
-from streams.nats.headers import STATUS
+from streams.journal.routing_progress import NOTHING_ROUTED, RoutingProgress
+from streams.nats.wire_names import STATUS
 from streams.reading import pull, reader
 from streams.reading.pull import Puller, gap_in_status
 from streams.reading.reply_subject import DeliveryInfo, delivery_info
 from streams.routing.tenants import Tenants
-from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.storage import purge
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import reading, routing

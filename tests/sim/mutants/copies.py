@@ -13,6 +13,7 @@ from actors.machine.numbering import is_repeat
 from actors.machine.scheduling import next_step as scheduling
 from angarium.node import shard
 from streams.installation.topology import Names
+from streams.journal.routing_progress import RoutingProgress
 from streams.nats.jetstream import JetStream
 from streams.reading.reader import ReadingTerms
 from streams.routing import router
@@ -21,7 +22,6 @@ from streams.routing.lanes import Lanes
 from streams.routing.node_routing import Routing
 from streams.routing.router import Router
 from streams.routing.tenants import Tenants
-from streams.routing_progress import RoutingProgress
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import flooding, routing
 

@@ -11,6 +11,7 @@ from angarium.node import shard_snapshots
 from streams.journal import claim
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.claim import ShardRecord
+from streams.journal.routing_progress import RoutingProgress
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.reading.reader import Reader
@@ -21,7 +22,6 @@ from streams.routing.router import Router
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import TenantInMemory, Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
-from streams.routing_progress import RoutingProgress
 from streams.storage import purge
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios import eviction, flooding

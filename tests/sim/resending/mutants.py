@@ -9,6 +9,7 @@ from angarium.node.housekeeping import eraser, erasure_steps
 from streams.erasing import search
 from streams.journal import claim
 from streams.journal.claim import ShardRecord
+from streams.journal.routing_progress import RoutingProgress
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import Answer
 from streams.resending.plan_lock import PlanLock
@@ -16,7 +17,6 @@ from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import Replay
 from streams.resending.replay_lock import ReplayLock
 from streams.resending.sources import CheckedSources
-from streams.routing_progress import RoutingProgress
 from streams.storage import purge
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.resending import scenarios

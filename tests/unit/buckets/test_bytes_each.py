@@ -9,8 +9,8 @@ import msgspec
 from streams.buckets.known_configurations import KnownConfigurations, subscriptions_of
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import SINCE, SINCE_ITSELF
 from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import SINCE, SINCE_ITSELF
 
 COUNT = 20_000
 BYTES_EACH_MAX = 800

@@ -16,7 +16,7 @@ from streams.buckets.change_trail import (
 )
 from streams.buckets.shown_members import without_secrets
 from streams.nats.answers import StoredMessage
-from streams.nats.headers import CHANGED_BY, EXPECTED, KV_OPERATION, TRAIL
+from streams.nats.wire_names import CHANGED_BY, EXPECTED, KV_OPERATION, TRAIL
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

@@ -21,7 +21,7 @@ from actors.ports import Attempt
 from angarium import __version__
 from angarium.delivery.http_exchange.transport import Failure, Request, Response, request_head
 from angarium.delivery.sender import HttpSender
-from streams.nats.headers import (
+from streams.nats.wire_names import (
     CONTENT_TYPE,
     EVENT_AGAIN,
     EVENT_ID,

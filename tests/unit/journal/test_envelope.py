@@ -10,8 +10,8 @@ from actors.machine.bucket import Unclean
 from actors.machine.facts import AnyFact, Claimed, Delivered, Parked, Repeated
 from actors.machine.numbering import Numbered
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush, message_id
+from streams.journal.routing_progress import RoutingProgress
 from streams.nats.errors import NotOurs
-from streams.routing_progress import RoutingProgress
 
 WHERE = "message 17 of ANGARIUM_JOURNAL"
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from nats.aio.client import Client
 
 from streams.nats.answers import Page, Refused, Stored, StoredMessage, Unanswered
-from streams.nats.headers import UNREAD
 from streams.nats.protocol import (
     BLOCK_BYTES_MAX,
     LINES_MAX,
@@ -22,6 +21,7 @@ from streams.nats.protocol import (
     stream_info,
 )
 from streams.nats.wire import Message
+from streams.nats.wire_names import UNREAD
 from streams.reading.reply_subject import delivery_info
 
 

@@ -27,8 +27,8 @@ from angarium.telemetry.metrics import cached_pages
 from angarium.telemetry.metrics.cached_pages import CachedPages
 from angarium.telemetry.metrics.families import histogram, single
 from streams.dead_letters.letters import REASONS
+from streams.journal.routing_progress import RoutingProgress
 from streams.routing.node_routing import EventsByTenant, RoutingTotals
-from streams.routing_progress import RoutingProgress
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.values import NOW, policy
 from tests.unit.worlds.virtual_time import in_virtual_time

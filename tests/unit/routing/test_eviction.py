@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from actors.machine.bucket import RateLimit
+from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.routing import tenants as module
 from streams.routing.read_requests import Evicted, ReadRequest
 from streams.routing.tenants import Tenants
-from streams.routing_progress import NOTHING_ROUTED
 from tests.unit.worlds.partition import Waiting, World, bound_soon, flooded, limited
 
 

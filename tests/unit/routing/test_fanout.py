@@ -7,7 +7,7 @@ from actors.machine.facts import AlertRaised, AlertRecovered
 from actors.machine.numbering import with_number
 from actors.machine.state import as_numbered, fresh_entry
 from streams.alert_events import body_of, id_of
-from streams.nats.headers import UNREAD
+from streams.nats.wire_names import UNREAD
 from streams.reading.messages import HEADERS_UNREAD, event_of
 from streams.routing.fanout import copy_headers, published_event
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.machine.bucket import RateLimit
+from streams.journal.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.routing import tenants as module
 from streams.routing.read_requests import NO_END, ReadRequest
 from streams.routing.tenants import Tenants
-from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
 from tests.unit.worlds.partition import TENANTS, Waiting, World, bound_soon, flooded, limited
 
 Act = tuple[Any, ...]

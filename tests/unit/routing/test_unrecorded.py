@@ -2,9 +2,9 @@
 
 import pytest
 
+from streams.journal.routing_progress import RoutingProgress
 from streams.routing import routed_events
 from streams.routing.routed_events import UnrecordedRoutings
-from streams.routing_progress import RoutingProgress
 
 
 class Told:

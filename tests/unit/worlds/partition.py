@@ -4,11 +4,11 @@ import pytest
 from msgspec import Struct
 
 from actors.machine.bucket import RateLimit
+from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.routing import tenants as module
 from streams.routing.read_requests import ReadRequest
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
-from streams.routing_progress import NOTHING_ROUTED
 
 TENANTS = ("acme", "beta", "cora")
 

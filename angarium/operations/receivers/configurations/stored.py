@@ -6,8 +6,8 @@ from actors.configuration.parsing import members_of
 from actors.errors import InvalidPolicy
 from angarium.operations.failures import OperationError
 from streams.nats import answers
-from streams.nats.codes import WRONG_LAST_SEQUENCE
 from streams.nats.errors import NotPermitted
+from streams.nats.wire_names import WRONG_LAST_SEQUENCE
 
 
 def readable_members(raw: bytes) -> dict[str, Any]:

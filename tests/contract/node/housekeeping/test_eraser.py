@@ -17,13 +17,13 @@ from streams.erasing.old_erasures import KEPT_FOR_S, drop_old_erasures
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.envelope import decode_flush, encode_flush
+from streams.journal.routing_progress import RoutingProgress
 from streams.journal_feed.journal_reader import JournalReader
 from streams.journal_feed.redacted_flushes import store_redacted
 from streams.lost_tails.places import BEGINNING
 from streams.nats.answers import Put, Stored, StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
-from streams.routing_progress import RoutingProgress
 from tests.contract.support.owners import owner_answers
 from tests.contract.support.routers import PARTITION, OpenOwner, announce, settled
 from tests.support.installation import SHARDS, publish, shard

@@ -24,11 +24,11 @@ from streams.erasing.erasures import Erasures
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.envelope import encode_flush
+from streams.journal.routing_progress import RoutingProgress
 from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
 from streams.nats.wire import Message
 from streams.reading.backlog import Backlog
-from streams.routing_progress import RoutingProgress
 from tests.contract.support.powerless import Powerless
 from tests.contract.support.routers import PARTITION, announce
 from tests.support.installation import SHARDS, install, publish, shard

@@ -12,10 +12,10 @@ from angarium.node.app import joined_node
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.journal.claim import read_shard_record
-from streams.nats.headers import DEAD_REASON, EVENT_ID
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.nats.wire import Wire
+from streams.nats.wire_names import DEAD_REASON, EVENT_ID
 from streams.storage.eviction import samples_of
 from tests.contract.support.little_room import (
     CONFIGURATIONS,

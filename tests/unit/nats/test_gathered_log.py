@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streams.gathered_log import GATHERED_FOR_S, GatheredLog
+from streams.nats.gathered_log import GATHERED_FOR_S, GatheredLog
 from tests.unit.worlds.virtual_time import in_virtual_time
 
 LOG = logging.getLogger("streams.test")

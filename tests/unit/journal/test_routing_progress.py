@@ -1,6 +1,6 @@
 """The progress of routing: which events it covers, and what is left of it after a loss."""
 
-from streams.routing_progress import NOTHING_ROUTED, RoutingProgress
+from streams.journal.routing_progress import NOTHING_ROUTED, RoutingProgress
 
 PROGRESS = RoutingProgress(routed=10, parked_tenants={"acme": 4, "beta": 9})
 

@@ -1,6 +1,7 @@
-"""Names of headers in messages: those of NATS and JetStream, and Angarium's own.
+"""Names on the wire: headers of messages, those of NATS and JetStream and Angarium's own, and error codes.
 
-Angarium's are public (`docs/` describes each) and stored, so they never change.
+Angarium's headers are public (`docs/` describes each) and stored, so they never change. Error codes are those
+of the JetStream API (`err_code`) that Angarium reacts to; all others are only shown.
 """
 
 # ---- NATS (ADR-4), and the inline statuses that `streams.nats.protocol.parse_block` makes headers of
@@ -90,3 +91,23 @@ CHANGED_BY = "Angarium-By"
 """On a configuration and on a removal: who asked for it, as that client says."""
 TRAIL = "Angarium-Trail"
 """On a configuration and on a removal: the changes before it, which a rollup drops, without secrets."""
+
+# ---- error codes of the JetStream API
+
+CONSUMER_NOT_FOUND = 10014
+MESSAGE_NOT_FOUND = 10037
+STORAGE_EXCEEDED = 10047
+STORE_FAILED = 10049
+MESSAGE_TOO_LARGE = 10054
+NO_RESOURCES = 10023
+STREAM_FULL = 10077
+NO_ROOM = frozenset({NO_RESOURCES, STORAGE_EXCEEDED, STREAM_FULL})
+"""Refusals that end when there is room again."""
+STREAM_NOT_FOUND = 10059
+HEADERS_TOO_LARGE = 10097
+
+WRONG_LAST_SEQUENCE = 10071
+"""The code if the expectation is not met: the only refusal that may mean that another process writes here."""
+
+IN_FLIGHT = frozenset({10158, 10164})
+"""The codes while the leader still works on the same message id, or on an expectation on the same subject."""

@@ -9,7 +9,7 @@ from actors.machine.event import Event
 from actors.machine.evolve import evolve
 from actors.machine.facts import Burial, Delivered, EventAccepted, Repaired
 from actors.machine.numbering import Frontier, Numbered, is_repeat
-from actors.machine.repairing import repair, set_removal
+from actors.machine.repair import repair, set_removal
 from actors.machine.state import Open, State
 from actors.ports import Removal
 from streams.repair.acceptance import restored_revision
