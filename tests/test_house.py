@@ -142,10 +142,10 @@ BREACHES = [
     (only_streams_knows_nats, "angarium.demo", "from nats.js import api"),
     (only_streams_knows_nats, "actors.runtime.host", "import nats"),
     (files_of_tests_stand_alone, "tests.edge.test_free_ports", "from tests.edge.test_usage import run"),
-    (operations_do_not_talk, "angarium.operations.receivers.configurations.put", "import click"),
+    (operations_do_not_talk, "angarium.operations.configurations.put", "import click"),
     (
         operations_do_not_talk,
-        "angarium.operations.receivers.configurations.put",
+        "angarium.operations.configurations.put",
         "from angarium.terminal import output",
     ),
     (the_core_is_pure, "actors.machine.state", "import asyncio"),

@@ -16,10 +16,10 @@ from litestar.types import ExceptionHandlersMap
 from msgspec import Struct
 
 from actors.errors import AngariumError
+from angarium.operations.configurations.put import WOULD_LOSE_CODE
+from angarium.operations.control_requests.ask import UNAVAILABLE_CODE, UNKNOWN_CODE
+from angarium.operations.declarations.declared import pointer, text_of
 from angarium.operations.failures import Kind, NotDone, not_done
-from angarium.operations.receivers.configurations.put import WOULD_LOSE_CODE
-from angarium.operations.receivers.control_requests.ask import UNAVAILABLE_CODE, UNKNOWN_CODE
-from angarium.operations.receivers.declarations.declared import pointer, text_of
 from angarium.rate_limited_log import RateLimitedLog
 
 MEDIA_TYPE = "application/problem+json"

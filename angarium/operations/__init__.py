@@ -2,6 +2,10 @@
 
 Each file has one use case, or a few on the same data. It takes an `Access` (`angarium.connecting`) and
 values, and returns a value: its result, or a `NotDone`. So commands, the HTTP API and tests call it in the
-same way, and none of them needs a terminal. Read `failures` first, then `receivers/configurations/put` as an
-example.
+same way, and none of them needs a terminal. Read `failures` first, then `configurations/put` as an example.
+
+- `configurations`: put, show, change or remove the configuration of one receiver.
+- `declarations`: the same for a whole file of receivers.
+- `receiver_list`: all receivers, with their phase, backlog and pace.
+- `control_requests`: the live state of one receiver, and requests to its owner such as pause or skip.
 """

@@ -28,7 +28,7 @@ RECEIVERS = """
 from msgspec.structs import replace
 from angarium import quantities
 from angarium.cli.receivers.table import CUT_COLUMNS, NARROW_COLUMNS, cells
-from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
+from angarium.operations.receiver_list.listing import ReceiverFindings, listed
 from angarium.terminal import output
 row = replace(listed(ReceiverFindings(
     "acme.a-receiver-with-a-long-name",
@@ -51,7 +51,7 @@ with progress("reading") as on_progress:
 """
 TOP = """
 from angarium.cli.live.top import show
-from angarium.operations.receivers.overview.top import TopScreen
+from angarium.operations.receiver_list.top import TopScreen
 screen = TopScreen(
     at="2026-01-31T12:00:00.123Z", count=1, behind=0, waiting=0, in_per_s=0.0, out_per_s=0.0, receivers=[],
     notes=[],

@@ -93,14 +93,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "angarium.operations": (
         "failures needed_permissions routing_delays",
         "missing_streams",
-        "dead_letters live receivers tokens",
-        "ledger_queries replays",
-        "events installation jobs",
-    ),
-    "angarium.operations.receivers": (
-        "control_requests overview",
+        "control_requests dead_letters live receiver_list tokens",
         "configurations",
         "declarations",
+        "ledger_queries replays",
+        "events installation jobs",
     ),
     "angarium.api": (
         "problems",

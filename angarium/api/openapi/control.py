@@ -6,10 +6,9 @@ from msgspec import Meta, Struct
 
 from actors.configuration.signing_secrets import Kind
 from angarium.api.openapi.shared_texts import body, operation, problems, result
+from angarium.operations.configurations.rotate import OVERLAP_MAX_S, Rotated
+from angarium.operations.control_requests.operator_actions import Forgotten, Skipped
 from angarium.operations.events.erase import ErasureStatus
-from angarium.operations.receivers.configurations.rotate import OVERLAP_MAX_S, Rotated
-from angarium.operations.receivers.control_requests.forget import Forgotten
-from angarium.operations.receivers.control_requests.skip import Skipped
 
 
 class PauseState(Struct, frozen=True):

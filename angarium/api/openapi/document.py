@@ -18,7 +18,7 @@ from angarium.api.openapi.jobs import ReplayRequest
 from angarium.api.openapi.publishing import BatchItem
 from angarium.api.openapi.tokens import TokenRequest
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
-from angarium.operations.receivers.overview.health import ReceiverHealth
+from angarium.operations.receiver_list.health import ReceiverHealth
 
 Document = dict[str, Any]
 

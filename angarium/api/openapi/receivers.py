@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from angarium.api.openapi.configuration import CONFIGURATION, PATCH
 from angarium.api.openapi.shared_texts import body, header_parameter, operation, problems, result
-from angarium.operations.receivers.configurations.changes import MemberChange
-from angarium.operations.receivers.overview.health import ReceiverHealth
+from angarium.operations.configurations.changes import MemberChange
+from angarium.operations.receiver_list.health import ReceiverHealth
 
 
 class ReceiverItem(Struct, frozen=True, kw_only=True):

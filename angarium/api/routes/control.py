@@ -24,15 +24,19 @@ from angarium.api.openapi.control import (
 from angarium.api.problems import Fault, invalid, result_of
 from angarium.api.queries.ask_ledger import ask_ledger, past_ms
 from angarium.api.queries.times import Moment, moment
+from angarium.operations.control_requests.operator_actions import (
+    Forgotten,
+    Skipped,
+    forget,
+    pause,
+    ping,
+    resume,
+    skip,
+    verify,
+)
+from angarium.operations.control_requests.state import StateDocument, state
 from angarium.operations.ledger_queries.state_at import state_at
-from angarium.operations.receivers.control_requests.forget import Forgotten, forget
-from angarium.operations.receivers.control_requests.pause import pause
-from angarium.operations.receivers.control_requests.ping import ping
-from angarium.operations.receivers.control_requests.resume import resume
-from angarium.operations.receivers.control_requests.skip import Skipped, skip
-from angarium.operations.receivers.control_requests.state import StateDocument, state
-from angarium.operations.receivers.control_requests.verify import verify
-from angarium.operations.receivers.overview.listing import get_health
+from angarium.operations.receiver_list.listing import get_health
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 _REMEDIES: Mapping[str, str] = {"resume": "POST {}/resume", "put": "PUT {}"}

@@ -28,15 +28,15 @@ from angarium.api.requests.bodies import check_json, decoded, json_body
 from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
 from angarium.api.requests.headers import headers_by_name
 from angarium.connecting import Access
+from angarium.operations.configurations.get import get_configuration, list_configurations
+from angarium.operations.configurations.patch import patch_configuration
+from angarium.operations.configurations.proposal import PutResult
+from angarium.operations.configurations.put import NewConfiguration, put_configuration
+from angarium.operations.configurations.remove import remove_receiver
+from angarium.operations.configurations.rotate import Rotated, rotate_secret
 from angarium.operations.failures import NotDone
-from angarium.operations.receivers.configurations.get import get_configuration, list_configurations
-from angarium.operations.receivers.configurations.patch import patch_configuration
-from angarium.operations.receivers.configurations.proposal import PutResult
-from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
-from angarium.operations.receivers.configurations.remove import remove_receiver
-from angarium.operations.receivers.configurations.rotate import Rotated, rotate_secret
-from angarium.operations.receivers.overview.health import ReceiverHealth
-from angarium.operations.receivers.overview.listing import get_health
+from angarium.operations.receiver_list.health import ReceiverHealth
+from angarium.operations.receiver_list.listing import get_health
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 NOT_KEPT = {"cache-control": "no-store"}

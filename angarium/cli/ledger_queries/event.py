@@ -13,10 +13,10 @@ from angarium.terminal import output
 from angarium.terminal.run import run
 
 if TYPE_CHECKING:
+    from angarium.operations.control_requests.held_receivers import HeldReceiver
     from angarium.operations.events.search import ErasedEvent, EventSearch, WaitingDelivery
     from angarium.operations.failures import NotDone
     from angarium.operations.ledger_queries.journey import Journey
-    from angarium.operations.receivers.control_requests.held_receivers import HeldReceiver
     from angarium.settings import Settings
 
 CONTINUED_INDENT = 4
@@ -102,13 +102,13 @@ async def _look_up(
     """Look up an event in the ledger, and in the streams, what holds its receivers, and its dead letters."""
     from actors.errors import AngariumError
     from angarium.connecting import Access, with_access
+    from angarium.operations.control_requests.held_receivers import held_receivers
     from angarium.operations.dead_letters.find_for_event import letters_of
     from angarium.operations.events.search import search_event
     from angarium.operations.failures import NotDone, not_done
     from angarium.operations.ledger_queries.journey import recorded_journey
     from angarium.operations.ledger_queries.ledger_access import open_ledger
     from angarium.operations.missing_streams import explained
-    from angarium.operations.receivers.control_requests.held_receivers import held_receivers
 
     found = await open_ledger(settings, lambda ledger: recorded_journey(ledger, event_id, tenant))
     if isinstance(found, NotDone):

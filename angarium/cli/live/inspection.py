@@ -26,7 +26,7 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
 
     With --at, the ledger answers: everything except members that only a node's memory has.
     """
-    from angarium.operations.receivers.control_requests.state import state_and_unrouted
+    from angarium.operations.control_requests.state import state_and_unrouted
 
     settings = options.settings_of(given)
     if at is None:

@@ -11,7 +11,7 @@ from angarium.terminal import output
 from angarium.terminal.run import end_on_sigterm, run_long
 
 if TYPE_CHECKING:
-    from angarium.operations.receivers.overview.top import TopScreen
+    from angarium.operations.receiver_list.top import TopScreen
 
 FAILING_HEADINGS = ("failing for", "receiver", "failures", "last")
 LATE_HEADINGS = ("most late", "mean late", "receiver", "delivered", "failed")
@@ -70,7 +70,7 @@ async def _watch(
     from angarium.cli.invocation.perform import done
     from angarium.connecting import Access, open_jetstream
     from angarium.operations.failures import NotDone
-    from angarium.operations.receivers.overview.top import Top
+    from angarium.operations.receiver_list.top import Top
 
     end_on_sigterm()
     with suppress(asyncio.CancelledError):

@@ -11,7 +11,7 @@ from angarium.terminal import output
 from angarium.terminal.run import confirm
 
 if TYPE_CHECKING:
-    from angarium.operations.receivers.declarations.apply import Applied, Step
+    from angarium.operations.declarations.apply import Applied, Step
 
 SIGNS = {"create": "+", "change": "~", "remove": "-", "keep": "="}
 
@@ -37,9 +37,9 @@ def apply(
     file; values that it hides (…) stay as they are.
     """
     from actors.errors import InvalidPolicy
+    from angarium.operations.declarations.apply import apply
+    from angarium.operations.declarations.declared import DOCUMENT_MAX, read_declared
     from angarium.operations.failures import NotDone
-    from angarium.operations.receivers.declarations.apply import apply
-    from angarium.operations.receivers.declarations.declared import DOCUMENT_MAX, read_declared
 
     settings = options.settings_of(given)
     try:

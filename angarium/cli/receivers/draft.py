@@ -10,8 +10,8 @@ from actors.configuration.parsing import members_of
 from angarium import quantities
 from angarium.cli.invocation import options
 from angarium.cli.receivers.flags import MEMBERS, parameter
-from angarium.operations.receivers.configurations.proposal import PutResult
-from angarium.operations.receivers.configurations.put import NewConfiguration
+from angarium.operations.configurations.proposal import PutResult
+from angarium.operations.configurations.put import NewConfiguration
 
 
 def draft(text: bytes | None, given: dict[str, Any]) -> NewConfiguration:

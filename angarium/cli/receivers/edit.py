@@ -14,8 +14,8 @@ from angarium.terminal import output
 from angarium.terminal.run import run
 
 if TYPE_CHECKING:
+    from angarium.operations.configurations.proposal import PutResult
     from angarium.operations.failures import NotDone
-    from angarium.operations.receivers.configurations.proposal import PutResult
 
 COMMENT = "//"
 HELP = (
@@ -34,8 +34,8 @@ def edit(name: str, **given: Any) -> None:
     be stored is kept in a file.
     """
     from angarium.cli.receivers import draft
+    from angarium.operations.configurations.get import get_configuration
     from angarium.operations.failures import NotDone
-    from angarium.operations.receivers.configurations.get import get_configuration
 
     settings = options.settings_of(given)
     shown = perform(settings, lambda access: get_configuration(access, name))
@@ -103,8 +103,8 @@ def _stored(settings: Settings, name: str, text: str, revision: int) -> "PutResu
     from actors.configuration.parsing import members_of
     from actors.errors import AngariumError
     from angarium.connecting import with_access
+    from angarium.operations.configurations.put import NewConfiguration, put_configuration
     from angarium.operations.failures import not_done
-    from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
 
     try:
         members = members_of(text.encode())

@@ -20,7 +20,7 @@ def export(tenant: str | None, **given: Any) -> None:
 
     Secrets and header values are hidden (…). If you apply the file to the same installation, they stay.
     """
-    from angarium.operations.receivers.declarations.export import export
+    from angarium.operations.declarations.export import export
 
     done = perform(options.settings_of(given), lambda access: export(access, tenant))
     output.say_json({"receivers": done.receivers})

@@ -16,7 +16,7 @@ from angarium.terminal import output
 from angarium.terminal.run import confirm
 
 if TYPE_CHECKING:
-    from angarium.operations.receivers.control_requests.ask import WaitingEvents
+    from angarium.operations.control_requests.ask import WaitingEvents
 
 _named = names.receiver("name")
 SECRETS = ("whsec_", "whs512_", "whsk_")
@@ -78,7 +78,7 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
     changes single members, `receiver rotate-secret` replaces the secret.
     """
     from angarium.cli.receivers import draft
-    from angarium.operations.receivers.configurations.put import put_configuration
+    from angarium.operations.configurations.put import put_configuration
 
     settings = options.settings_of(given)
     if policy is not None and file is not None:
@@ -105,7 +105,7 @@ def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **g
 @options.settings_flags(*options.CONNECTION)
 def get(name: str, **given: Any) -> None:
     """Show a receiver's configuration as it was put, with secrets and header values hidden."""
-    from angarium.operations.receivers.configurations.get import get_configuration
+    from angarium.operations.configurations.get import get_configuration
 
     shown = perform(options.settings_of(given), lambda access: get_configuration(access, name))
     output.say_json(with_whole_numbers(shown.members))
@@ -137,7 +137,7 @@ def list_receivers(
     import time
 
     from angarium.cli.receivers import table
-    from angarium.operations.receivers.overview.listing import overview
+    from angarium.operations.receiver_list.listing import overview
 
     found = perform(options.settings_of(given), lambda access: overview(access, tenant, phases))
     now = time.time()
@@ -162,7 +162,7 @@ def list_receivers(
 @options.settings_flags(*options.CONNECTION)
 def rm(name: str, yes: bool, **given: Any) -> None:
     """Remove a receiver. Its waiting events are discarded, and this is recorded. Asks for confirmation."""
-    from angarium.operations.receivers.configurations.remove import remove_receiver
+    from angarium.operations.configurations.remove import remove_receiver
 
     done = perform(
         options.settings_of(given), lambda access: remove_receiver(access, name, may_remove(name, yes=yes))
@@ -182,7 +182,7 @@ def rm(name: str, yes: bool, **given: Any) -> None:
 @options.settings_flags(*options.CONNECTION)
 def pause(name: str, as_json: bool, **given: Any) -> None:
     """Pause a receiver: its events wait until you resume it. This is stored in its configuration."""
-    from angarium.operations.receivers.control_requests.pause import pause
+    from angarium.operations.control_requests.operator_actions import pause
 
     perform(options.settings_of(given), lambda access: pause(access, name))
     _say_paused(name, paused=True, as_json=as_json)
@@ -194,7 +194,7 @@ def pause(name: str, as_json: bool, **given: Any) -> None:
 @options.settings_flags(*options.CONNECTION)
 def resume(name: str, as_json: bool, **given: Any) -> None:
     """Resume a receiver: end its pause, disablement, backoff and throttling."""
-    from angarium.operations.receivers.control_requests.resume import resume
+    from angarium.operations.control_requests.operator_actions import resume
 
     perform(options.settings_of(given), lambda access: resume(access, name))
     _say_paused(name, paused=False, as_json=as_json)
@@ -213,7 +213,7 @@ def _say_paused(name: str, *, paused: bool, as_json: bool) -> None:
 @options.settings_flags(*options.CONNECTION)
 def skip(name: str, as_json: bool, **given: Any) -> None:
     """Skip the first waiting event: it becomes a dead letter, and the next one is sent."""
-    from angarium.operations.receivers.control_requests.skip import skip
+    from angarium.operations.control_requests.operator_actions import skip
 
     skipped = perform(options.settings_of(given), lambda access: skip(access, name))
     if as_json:
@@ -232,7 +232,7 @@ def forget(name: str, yes: bool, **given: Any) -> None:
     Asks first if events wait. Its numbers continue after a gap as large as the number of discarded events. It
     first waits for an attempt that is in flight.
     """
-    from angarium.operations.receivers.control_requests.forget import forget
+    from angarium.operations.control_requests.operator_actions import forget
 
     if not perform(
         options.settings_of(given), lambda access: forget(access, name, may_discard(name, yes=yes))
@@ -250,7 +250,7 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
 
     The exit status is 1 unless the answer is a 2xx.
     """
-    from angarium.operations.receivers.control_requests.ping import ping
+    from angarium.operations.control_requests.operator_actions import ping
 
     pong = perform(options.settings_of(given), lambda access: ping(access, name))
     if as_json:
@@ -271,7 +271,7 @@ def verify(name: str, as_json: bool, **given: Any) -> None:
 
     Needs `handshake` in its configuration. The exit status is 1 unless the receiver proves itself.
     """
-    from angarium.operations.receivers.control_requests.verify import verify
+    from angarium.operations.control_requests.operator_actions import verify
 
     found = perform(options.settings_of(given), lambda access: verify(access, name))
     if as_json:

@@ -31,7 +31,7 @@ def rotate_secret(name: str, overlap: str, secret_kind: "Kind | None", as_json: 
     The old secret ends by itself: its end is stored in the configuration, and needs no second command.
     """
     from angarium import quantities
-    from angarium.operations.receivers.configurations.rotate import rotate_secret
+    from angarium.operations.configurations.rotate import rotate_secret
 
     overlap_s = options.quantity("--overlap", quantities.age, overlap)
     done = perform(

@@ -30,7 +30,7 @@ def set_members(name: str, unset: tuple[str, ...], dry_run: bool, as_json: bool,
     Shows what changes. If another user changes the receiver at the same moment, nothing is done.
     """
     from angarium.cli.receivers import draft
-    from angarium.operations.receivers.configurations.patch import patch_configuration
+    from angarium.operations.configurations.patch import patch_configuration
 
     change = draft.from_flags(given, partial=True)
     for path in unset:

@@ -7,7 +7,7 @@ import msgspec
 
 from actors.times_as_text import age_text
 from angarium import quantities
-from angarium.operations.receivers.overview.listing import ListedReceiver
+from angarium.operations.receiver_list.listing import ListedReceiver
 from streams.journal_feed.recent import RECENT_SPAN_S
 
 HEADINGS = (

@@ -18,11 +18,11 @@ from actors.machine.state import State
 from actors.times_as_text import instant_text
 from angarium import quantities
 from angarium.connecting import Access
+from angarium.operations.control_requests.state import StateDocument, state
 from angarium.operations.failures import NotDone, operation
-from angarium.operations.receivers.control_requests.state import StateDocument, state
-from angarium.operations.receivers.overview.health import ReceiverHealth
-from angarium.operations.receivers.overview.listing import get_health
-from angarium.operations.receivers.overview.pace import UNMEASURED
+from angarium.operations.receiver_list.health import ReceiverHealth
+from angarium.operations.receiver_list.listing import get_health
+from angarium.operations.receiver_list.pace import UNMEASURED
 from angarium.operations.routing_delays import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, LetterFilter

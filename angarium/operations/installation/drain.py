@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from angarium.connecting import Access
+from angarium.operations.control_requests.ask import ask_subject
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.installation.fleet import live_nodes
-from angarium.operations.receivers.control_requests.ask import ask_subject
 from angarium.settings import is_worker_of
 from streams.control_requests.node_requests import LAST_NODE_CODE, OLDER_NODES_CODE
 from streams.control_requests.requests import NODES

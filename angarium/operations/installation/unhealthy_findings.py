@@ -23,8 +23,8 @@ from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.times_as_text import age_text
 from angarium.operations.installation.finding import AilmentOfState, Finding, ok, problem, warning
-from angarium.operations.receivers.overview.listing import phase_of, policy_of
-from angarium.operations.receivers.overview.pace import Bottleneck, Counts, RecentCounts, limit
+from angarium.operations.receiver_list.listing import phase_of, policy_of
+from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts, limit
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.topology import Installation
 from streams.journal_feed.recent import RecentFlushes

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from angarium.ledger.configurations import changed
-from angarium.operations.receivers.configurations.changes import between
+from angarium.operations.configurations.changes import between
 from streams.buckets.shown_members import SHOWN
 
 

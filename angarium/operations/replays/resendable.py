@@ -9,9 +9,9 @@ from actors.ids import split_receiver
 from actors.machine.state import State
 from actors.times_as_text import instant_text
 from angarium.connecting import Access
+from angarium.operations.configurations.stored import not_found
 from angarium.operations.failures import OperationError
 from angarium.operations.missing_streams import find_missing
-from angarium.operations.receivers.configurations.stored import not_found
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.retry import retry_for_command
 from streams.observation.receivers_seen import last_snapshot, wait_for_snapshots

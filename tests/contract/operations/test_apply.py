@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from actors.errors import InvalidPolicy
+from angarium.operations.declarations.apply import Applied, Step, apply
+from angarium.operations.declarations.declared import RECEIVERS_MAX, read_declared
+from angarium.operations.declarations.export import Exported, export
 from angarium.operations.failures import NotDone
-from angarium.operations.receivers.declarations.apply import Applied, Step, apply
-from angarium.operations.receivers.declarations.declared import RECEIVERS_MAX, read_declared
-from angarium.operations.receivers.declarations.export import Exported, export
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.jetstream import JetStream
 from tests.contract.support.configurations import URL, Configurations

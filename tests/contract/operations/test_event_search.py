@@ -10,6 +10,8 @@ from actors.tenant_settings import TenantSettings
 from angarium.cli.ledger_queries.event import erased_text, place_text
 from angarium.connecting import Access
 from angarium.node.app import open_node
+from angarium.operations.control_requests.held_receivers import HeldReceiver, held_receivers
+from angarium.operations.control_requests.state import state_and_unrouted
 from angarium.operations.events import search as event_search
 from angarium.operations.events.search import (
     ErasedEvent,
@@ -21,10 +23,8 @@ from angarium.operations.events.search import (
 from angarium.operations.failures import NotDone
 from angarium.operations.installation.examine import problems
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
-from angarium.operations.receivers.control_requests.held_receivers import HeldReceiver, held_receivers
-from angarium.operations.receivers.control_requests.state import state_and_unrouted
-from angarium.operations.receivers.overview.health import ReceiverHealth
-from angarium.operations.receivers.overview.top import Top
+from angarium.operations.receiver_list.health import ReceiverHealth
+from angarium.operations.receiver_list.top import Top
 from angarium.quantities import parse_time
 from angarium.settings import Settings
 from streams.erasing.erasures import Erasures

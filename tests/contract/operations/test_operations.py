@@ -5,6 +5,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from angarium.connecting import Access
+from angarium.operations.configurations import remove
+from angarium.operations.configurations.get import ShownConfiguration, get_configuration
+from angarium.operations.configurations.proposal import PutResult
+from angarium.operations.configurations.put import NewConfiguration, put_configuration
+from angarium.operations.configurations.remove import RemoveResult, remove_receiver
+from angarium.operations.control_requests import ask
+from angarium.operations.control_requests.operator_actions import forget, pause, ping, resume, skip
+from angarium.operations.control_requests.state import state
 from angarium.operations.dead_letters.drop import drop
 from angarium.operations.dead_letters.find import find
 from angarium.operations.dead_letters.listing import Newest, newest
@@ -14,19 +22,7 @@ from angarium.operations.events.message import NewEvent
 from angarium.operations.events.publish import Published, Publisher
 from angarium.operations.failures import Kind, NotDone
 from angarium.operations.missing_streams import explained
-from angarium.operations.receivers.configurations import remove
-from angarium.operations.receivers.configurations.get import ShownConfiguration, get_configuration
-from angarium.operations.receivers.configurations.proposal import PutResult
-from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
-from angarium.operations.receivers.configurations.remove import RemoveResult, remove_receiver
-from angarium.operations.receivers.control_requests import ask
-from angarium.operations.receivers.control_requests.forget import forget
-from angarium.operations.receivers.control_requests.pause import pause
-from angarium.operations.receivers.control_requests.ping import ping
-from angarium.operations.receivers.control_requests.resume import resume
-from angarium.operations.receivers.control_requests.skip import skip
-from angarium.operations.receivers.control_requests.state import state
-from angarium.operations.receivers.overview.listing import Overview, overview
+from angarium.operations.receiver_list.listing import Overview, overview
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import LetterFilter

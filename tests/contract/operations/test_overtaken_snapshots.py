@@ -11,10 +11,10 @@ from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import State
 from angarium.cli.receivers.table import TOP_COLUMNS, cells
 from angarium.connecting import Access
+from angarium.operations.configurations.put import NewConfiguration, put_configuration
 from angarium.operations.installation.unhealthy_findings import unhealthy_findings
-from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
-from angarium.operations.receivers.overview import listing
-from angarium.operations.receivers.overview.listing import Overview, overview
+from angarium.operations.receiver_list import listing
+from angarium.operations.receiver_list.listing import Overview, overview
 from angarium.settings import Settings
 from streams.clock import server_time
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint

@@ -8,12 +8,12 @@ import pytest
 
 from angarium.delivery.signing import public_key
 from angarium.logs import HIDDEN
+from angarium.operations.configurations.get import ShownConfiguration, get_configuration
+from angarium.operations.configurations.patch import patch_configuration
+from angarium.operations.configurations.proposal import PutResult
+from angarium.operations.configurations.put import NewConfiguration, put_configuration
+from angarium.operations.configurations.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
 from angarium.operations.failures import NotDone
-from angarium.operations.receivers.configurations.get import ShownConfiguration, get_configuration
-from angarium.operations.receivers.configurations.patch import patch_configuration
-from angarium.operations.receivers.configurations.proposal import PutResult
-from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
-from angarium.operations.receivers.configurations.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.jetstream import JetStream
 from tests.contract.support.configurations import NAME, URL, Configurations

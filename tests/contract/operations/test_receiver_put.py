@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from angarium.operations.configurations.get import ShownConfiguration, get_configuration
+from angarium.operations.configurations.proposal import PutResult
+from angarium.operations.configurations.put import NewConfiguration, put_configuration
 from angarium.operations.failures import NotDone
-from angarium.operations.receivers.configurations.get import ShownConfiguration, get_configuration
-from angarium.operations.receivers.configurations.proposal import PutResult
-from angarium.operations.receivers.configurations.put import NewConfiguration, put_configuration
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.jetstream import JetStream
 from tests.contract.support.configurations import NAME, URL, Configurations

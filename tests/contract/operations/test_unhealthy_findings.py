@@ -14,7 +14,7 @@ from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from angarium.operations.installation import unhealthy_findings
 from angarium.operations.installation.finding import Finding
-from angarium.operations.receivers.overview.pace import Bottleneck, Counts, RecentCounts
+from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts
 from streams.installation.topology import Names
 from streams.journal_feed.recent import RecentFlushes
 from streams.nats.errors import NotPermitted

@@ -10,11 +10,11 @@ from angarium.cli.events.erase import summary
 from angarium.cli.events.job import cells as job_cells
 from angarium.cli.ledger_queries.event import headline
 from angarium.cli.receivers.table import cells
+from angarium.operations.control_requests.held_receivers import HeldReceiver
 from angarium.operations.events.erase import ErasureStatus
 from angarium.operations.jobs.plans import JobDocument
-from angarium.operations.receivers.control_requests.held_receivers import HeldReceiver
-from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
-from angarium.operations.receivers.overview.pace import Bottleneck
+from angarium.operations.receiver_list.listing import ReceiverFindings, listed
+from angarium.operations.receiver_list.pace import Bottleneck
 
 DELIVERY: dict[str, Any] = {
     "receiver": "acme.billing", "sequence": 17, "type": "order.created", "again": False, "state": "open",

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from angarium.cli.receivers.receiver import may_discard, may_remove
-from angarium.operations.receivers.control_requests.ask import WaitingEvents
+from angarium.operations.control_requests.ask import WaitingEvents
 from angarium.terminal import output
 
 NOTHING, ONE, TWO = (WaitingEvents(count, certain=True) for count in range(3))

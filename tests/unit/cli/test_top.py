@@ -10,7 +10,7 @@ import pytest
 from angarium import connecting
 from angarium.cli.live.top import _watch
 from angarium.operations.failures import NotDone
-from angarium.operations.receivers.overview import top
+from angarium.operations.receiver_list import top
 from angarium.settings import Settings
 
 AWAY = NotDone(kind="unavailable", text="not connected to NATS")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
+from angarium.operations.receiver_list.listing import ReceiverFindings, listed
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from actors.configuration.policy import Policy, Rate
 from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from actors.machine.scheduling.phases import Phase
-from angarium.operations.receivers.overview.listing import ReceiverFindings, listed
-from angarium.operations.receivers.overview.pace import Bottleneck, Counts, counted, empty_in_s, pace
-from angarium.operations.receivers.overview.top import picture
+from angarium.operations.receiver_list.listing import ReceiverFindings, listed
+from angarium.operations.receiver_list.pace import Bottleneck, Counts, counted, empty_in_s, pace
+from angarium.operations.receiver_list.top import picture
 from streams.journal_feed.recent import RecentFlush
 
 SPAN_S = 10.0

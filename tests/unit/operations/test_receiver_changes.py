@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angarium.logs import HIDDEN
+from angarium.operations.configurations.changes import between
+from angarium.operations.configurations.masks import masked, unmasked
 from angarium.operations.failures import OperationError
-from angarium.operations.receivers.configurations.changes import between
-from angarium.operations.receivers.configurations.masks import masked, unmasked
 
 URL = {"url": "https://example.com/hook"}
 UNTIL = "2026-11-23T12:00:00Z"

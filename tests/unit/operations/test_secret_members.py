@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from actors.configuration.policy import SECRET_MEMBERS
-from angarium.operations.receivers.configurations.masks import masked
+from angarium.operations.configurations.masks import masked
 from streams.buckets.shown_members import without_secrets
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

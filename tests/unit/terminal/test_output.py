@@ -11,7 +11,7 @@ from angarium.cli.dead_letters import table
 from angarium.cli.ledger_queries.attempt_table import failing_cells
 from angarium.cli.live.inspection import lines
 from angarium.cli.receivers import receiver
-from angarium.operations.receivers.configurations.get import ShownConfiguration, shown
+from angarium.operations.configurations.get import ShownConfiguration, shown
 from angarium.terminal import output
 from streams.buckets.stored_configurations import Configuration
 from streams.dead_letters.letters import Letter

@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from actors.ids import split_receiver
 from angarium.connecting import Access
+from angarium.operations.configurations.proposal import check_revision
+from angarium.operations.configurations.stored import confirmed, not_found
+from angarium.operations.control_requests.ask import WaitingEvents, backlog, until_gone
 from angarium.operations.failures import operation
-from angarium.operations.receivers.configurations.proposal import check_revision
-from angarium.operations.receivers.configurations.stored import confirmed, not_found
-from angarium.operations.receivers.control_requests.ask import WaitingEvents, backlog, until_gone
 from streams.buckets.stored_configurations import StoredConfigurations
 
 

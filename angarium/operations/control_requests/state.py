@@ -3,8 +3,8 @@
 from typing import Any
 
 from angarium.connecting import Access
+from angarium.operations.control_requests.ask import ask
 from angarium.operations.failures import NotDone, OperationError, operation
-from angarium.operations.receivers.control_requests.ask import ask
 from angarium.operations.routing_delays import unrouted_notes
 
 StateDocument = dict[str, Any]

@@ -14,16 +14,16 @@ from actors.configuration.parsing import members_of
 from actors.configuration.signing_secrets import Kind
 from actors.ids import split_receiver
 from angarium.connecting import Access
-from angarium.operations.failures import OperationError, operation
-from angarium.operations.receivers.configurations.changes import secrets_of
-from angarium.operations.receivers.configurations.proposal import (
+from angarium.operations.configurations.changes import secrets_of
+from angarium.operations.configurations.proposal import (
     check_revision,
     kind_of,
     new_secret_text,
     propose,
     store,
 )
-from angarium.operations.receivers.configurations.stored import not_found
+from angarium.operations.configurations.stored import not_found
+from angarium.operations.failures import OperationError, operation
 from streams.buckets.stored_configurations import StoredConfigurations
 
 OVERLAP_MAX_S = 90 * 86_400.0

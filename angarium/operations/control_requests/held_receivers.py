@@ -5,8 +5,8 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from angarium.connecting import Access
+from angarium.operations.control_requests.state import state
 from angarium.operations.failures import NotDone
-from angarium.operations.receivers.control_requests.state import state
 from streams.bounded_gather import gather_bounded
 
 ASKED_MAX = 100

@@ -24,8 +24,8 @@ from angarium import logs
 from angarium.connecting import Access
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import NotDone, operation
-from angarium.operations.receivers.overview.health import ReceiverHealth
-from angarium.operations.receivers.overview.pace import BacklogPace, Counts, RecentCounts, pace
+from angarium.operations.receiver_list.health import ReceiverHealth
+from angarium.operations.receiver_list.pace import BacklogPace, Counts, RecentCounts, pace
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.partitions import shard_of
 from streams.installation.topology import Names

@@ -12,10 +12,9 @@ from msgspec import Struct
 from actors.configuration.signing_secrets import Kind
 from actors.ids import split_receiver
 from angarium.connecting import Access
-from angarium.operations.failures import OperationError, operation
-from angarium.operations.receivers.configurations.changes import MemberChange, secrets_of
-from angarium.operations.receivers.configurations.masks import unmasked
-from angarium.operations.receivers.configurations.proposal import (
+from angarium.operations.configurations.changes import MemberChange, secrets_of
+from angarium.operations.configurations.masks import unmasked
+from angarium.operations.configurations.proposal import (
     Proposal,
     PutResult,
     check_revision,
@@ -24,7 +23,8 @@ from angarium.operations.receivers.configurations.proposal import (
     propose,
     store,
 )
-from angarium.operations.receivers.configurations.stored import readable_members
+from angarium.operations.configurations.stored import readable_members
+from angarium.operations.failures import OperationError, operation
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 

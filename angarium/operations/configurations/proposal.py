@@ -18,10 +18,10 @@ from actors.configuration.policy import Policy
 from actors.configuration.signing_secrets import PREFIXES, Kind, secret_key
 from angarium.connecting import Access
 from angarium.delivery.signing import public_key
+from angarium.operations.configurations.changes import MemberChange, between, secrets_of
+from angarium.operations.configurations.stored import confirmed
+from angarium.operations.configurations.url_check import Note, objections, profile_notes
 from angarium.operations.failures import OperationError
-from angarium.operations.receivers.configurations.changes import MemberChange, between, secrets_of
-from angarium.operations.receivers.configurations.stored import confirmed
-from angarium.operations.receivers.configurations.url_check import Note, objections, profile_notes
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 

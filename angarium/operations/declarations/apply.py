@@ -14,12 +14,12 @@ from msgspec import Struct
 from actors.errors import AngariumError, BadInput, InvalidPolicy
 from actors.ids import check_tenant
 from angarium.connecting import Access
+from angarium.operations.configurations.changes import MemberChange
+from angarium.operations.configurations.proposal import Proposal, PutResult, store
+from angarium.operations.configurations.put import NewConfiguration, proposed
+from angarium.operations.configurations.stored import confirmed, readable_members
+from angarium.operations.declarations.declared import pointed, shown_problems
 from angarium.operations.failures import OperationError, not_done, operation
-from angarium.operations.receivers.configurations.changes import MemberChange
-from angarium.operations.receivers.configurations.proposal import Proposal, PutResult, store
-from angarium.operations.receivers.configurations.put import NewConfiguration, proposed
-from angarium.operations.receivers.configurations.stored import confirmed, readable_members
-from angarium.operations.receivers.declarations.declared import pointed, shown_problems
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 

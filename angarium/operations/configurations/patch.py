@@ -10,10 +10,10 @@ from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy
 from actors.ids import split_receiver
 from angarium.connecting import Access
+from angarium.operations.configurations.masks import unmasked
+from angarium.operations.configurations.proposal import PutResult, check_revision, propose, store
+from angarium.operations.configurations.stored import not_found
 from angarium.operations.failures import operation
-from angarium.operations.receivers.configurations.masks import unmasked
-from angarium.operations.receivers.configurations.proposal import PutResult, check_revision, propose, store
-from angarium.operations.receivers.configurations.stored import not_found
 from streams.buckets.stored_configurations import StoredConfigurations
 
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(Policy))

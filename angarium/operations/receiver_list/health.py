@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from actors.machine.scheduling.phases import Phase
-from angarium.operations.receivers.overview.pace import Bottleneck
+from angarium.operations.receiver_list.pace import Bottleneck
 
 
 class ReceiverHealth(Struct, frozen=True, kw_only=True):
