@@ -23,8 +23,8 @@ from angarium.api.requests.request_limits import RequestLimits
 from angarium.connecting import Access, open_jetstream
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.settings import Settings
+from streams.buckets.api_tokens import Token, TokenStore
 from streams.buckets.known_configurations import KnownConfigurations, subscriptions_of
-from streams.buckets.tokens import Token, TokenStore
 from streams.erasing.erasures import Erasures
 from streams.nats.errors import ApiError
 from streams.nats.wire_names import STREAM_NOT_FOUND

@@ -21,7 +21,7 @@ from angarium.bench.over_http.processes import LineProcess, check, line_process,
 from angarium.bench.publishing import body, stored
 from angarium.bench.sink import Report
 from angarium.operations.tokens.secret import new_secret
-from streams.buckets.tokens import Token, TokenStore
+from streams.buckets.api_tokens import Token, TokenStore
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
 

@@ -13,7 +13,7 @@ from angarium.operations.failures import NotDone
 from angarium.operations.tokens.create import NewToken, create
 from angarium.operations.tokens.secret import presented, proves
 from angarium.settings import Settings
-from streams.buckets.tokens import ALL_TENANTS, TokenStore
+from streams.buckets.api_tokens import ALL_TENANTS, TokenStore
 from streams.nats.errors import ConnectError
 
 HOST = "127.0.0.1"

@@ -7,7 +7,7 @@ import msgspec
 from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy
-from streams.buckets.shown_members import SHOWN, is_empty
+from streams.buckets.without_secrets import SAFE_MEMBERS, is_empty
 
 UNKNOWN_URL = "https://unknown.invalid/"
 """Stands for the URL, which is not kept."""
@@ -46,14 +46,14 @@ def _effective(document: str | None) -> dict[str, Any]:
     members: dict[str, Any] = {} if policy is None else msgspec.to_builtins(policy)
     if policy is not None and policy.rate is not None:
         members["rate"] = (policy.rate.per_second, policy.rate.burst_max)
-    return {name: value for name, value in members.items() if name in SHOWN}
+    return {name: value for name, value in members.items() if name in SAFE_MEMBERS}
 
 
 def policy_of(document: str | None) -> Policy | None:
     """The policy in such a document, with a made-up URL; None if it has none that can be used."""
     if document is None:
         return None
-    shown = {name: value for name, value in msgspec.json.decode(document).items() if name in SHOWN}
+    shown = {name: value for name, value in msgspec.json.decode(document).items() if name in SAFE_MEMBERS}
     try:
         return parse(msgspec.json.encode(shown | {"url": UNKNOWN_URL}), strict=False)[0]
     except InvalidPolicy:

@@ -13,7 +13,7 @@ from actors.times_as_text import age_text
 from angarium.connecting import Access
 from angarium.quantities import count_text
 from streams.bounded_gather import gather_bounded
-from streams.fleet.seen_members import seen_members
+from streams.fleet.live_members import live_members
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.claim import Owner, read_owner
@@ -21,7 +21,7 @@ from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.observation.receivers_seen import shard_count
+from streams.observation.receiver_snapshots import shard_count
 from streams.observation.unrouted_events import (
     UnroutedEvents,
     unrouted_before,
@@ -92,7 +92,7 @@ async def _all_delays(
     """The reasons why the events of each tenant wait, or may wait."""
     if not found:
         return []
-    alive = {each.node for each in (await seen_members(js, names))[0]}
+    alive = {each.node for each in (await live_members(js, names))[0]}
     deliveries = await stream_info(js, names.deliveries)
     room = deliveries.max_bytes - deliveries.bytes if deliveries.max_bytes > 0 else None
     partitions = sorted({each.partition for each in found})

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from actors.ids import shown_name
 from streams.buckets.follower import is_removal
-from streams.buckets.shown_members import without_secrets
+from streams.buckets.without_secrets import without_secrets
 from streams.nats.answers import StoredMessage
 from streams.nats.wire_names import CHANGED_BY, EXPECTED, SINCE, SINCE_ITSELF, TRAIL
 

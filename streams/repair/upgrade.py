@@ -9,7 +9,7 @@ new version. Any step may be repeated.
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from streams.fleet.seen_members import seen_members
+from streams.fleet.live_members import live_members
 from streams.installation.setup import check_server
 from streams.installation.topology import STAMP_SHARDS, STAMP_VERSION, VERSION, Installation, Names, streams
 from streams.journal.checkpoint import decode_checkpoint, encode_checkpoint
@@ -64,7 +64,7 @@ async def upgrade(js: JetStream, installation: Installation) -> list[str]:
 
 
 async def _check_stopped(js: JetStream, names: Names) -> None:
-    live, strange = await seen_members(js, names)
+    live, strange = await live_members(js, names)
     if live or strange:
         who = ", ".join(each.node for each in live) or strange[0]
         raise SetupError(

@@ -19,7 +19,7 @@ from angarium.api.problems import ProblemRaised, hidden, method_not_allowed, una
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.requests.query_parameters import check_parameters, parameters_of
 from angarium.operations.tokens.secret import presented, proves
-from streams.buckets.tokens import Scope, Token, TokenStore
+from streams.buckets.api_tokens import Scope, Token, TokenStore
 
 USE_RECORDED_EVERY_S = 600.0
 """Interval at which the use of a token is recorded."""

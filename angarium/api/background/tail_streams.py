@@ -28,7 +28,7 @@ from angarium.operations.live.journal_pages import (
     parse_attempt_position,
 )
 from angarium.operations.live.tail import TailFilter, attempts
-from streams.buckets.tokens import Token
+from streams.buckets.api_tokens import Token
 from streams.lost_tails.places import StreamPlace
 from streams.nats.answers import StoredMessage
 

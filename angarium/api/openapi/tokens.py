@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from angarium.api.openapi.shared_texts import body, operation, problems, result
 from angarium.operations.tokens.create import NOTE_MAX, RATE_MAX
 from angarium.operations.tokens.listing import ListedToken
-from streams.buckets.tokens import Scope
+from streams.buckets.api_tokens import Scope
 
 LASTS_MAX_S = 100 * 366 * 86_400.0
 

@@ -13,7 +13,7 @@ from actors.configuration.parsing import DOCUMENT_MAX
 from angarium.api.problems import Fault, ProblemRaised, invalid, not_json
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.requests.request_limits import AdmittedRequest, RequestLimits
-from streams.buckets.tokens import ALL_TENANTS
+from streams.buckets.api_tokens import ALL_TENANTS
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from angarium.operations.jobs.show import show
 from angarium.operations.jobs.stop import stop
 from angarium.operations.replays.preview import Preview, preview
 from angarium.operations.replays.resendable import ReplayFilter
-from streams.buckets.tokens import ALL_TENANTS
+from streams.buckets.api_tokens import ALL_TENANTS
 
 UNFINISHED_RETRY_S = 30
 """The `Retry-After` for a tenant that has too many unfinished replays; jobs take turns of 30 s."""

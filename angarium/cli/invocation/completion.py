@@ -35,9 +35,9 @@ def nodes(context: click.Context, _: click.Parameter, incomplete: str) -> list[s
     """The live nodes whose names begin like that."""
 
     async def live(js: "JetStream", names: "Names") -> Iterable[str]:
-        from streams.fleet.seen_members import seen_members
+        from streams.fleet.live_members import live_members
 
-        return [each.node for each in (await seen_members(js, names))[0]]
+        return [each.node for each in (await live_members(js, names))[0]]
 
     return _matching(context.params, incomplete, live)
 

@@ -16,7 +16,7 @@ from actors.configuration.signing_secrets import PUBLIC_PREFIX
 from angarium.delivery.signing import public_key
 from angarium.logs import HIDDEN
 from angarium.operations.failures import OperationError
-from streams.buckets.shown_members import may_hold_secret
+from streams.buckets.without_secrets import may_hold_secret
 
 _SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - SECRET_MEMBERS
 _SIGNATURE_SHOWN = {each.encode_name for each in msgspec.structs.fields(CustomSignature)} - {"secret"}

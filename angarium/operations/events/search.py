@@ -29,7 +29,7 @@ from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.erasing.erasures import Erasures
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.observation.receivers_seen import receiver_snapshots
+from streams.observation.receiver_snapshots import receiver_snapshots
 from streams.reading.messages import HEADERS_UNREAD, stored_event
 from streams.routing.fanout import event_in
 

@@ -13,11 +13,11 @@ from angarium.operations.installation.fleet import live_nodes
 from angarium.settings import is_worker_of
 from streams.control_requests.node_requests import LAST_NODE_CODE, OLDER_NODES_CODE
 from streams.control_requests.requests import NODES
+from streams.fleet.live_members import live_members
 from streams.fleet.members import Member
 from streams.fleet.placement import PLACEMENT_VERSION, can_drain
-from streams.fleet.seen_members import seen_members
 from streams.observation.installation_status import owners
-from streams.observation.receivers_seen import shard_count
+from streams.observation.receiver_snapshots import shard_count
 
 CHECK_EVERY_S = 0.25
 START_ANOTHER = "; start another one first (angarium node)"
@@ -50,7 +50,7 @@ async def drain(
     none gets the shards of another. `on_draining` is called when the drain of a node is in force, `progress`
     with the shards handed over, and their total.
     """
-    members, _ = await seen_members(access.js, access.names)
+    members, _ = await live_members(access.js, access.names)
     nodes = _chosen(members, names)
     if older := [each for each in members if each.placement < PLACEMENT_VERSION]:
         which = ", ".join(f"{each.node} ({each.version})" for each in older)
@@ -78,7 +78,7 @@ async def drain(
         progress(sum(totals.values()) - left.total(), sum(totals.values()))
         if not left:
             return [Drained(node=node, handed_over=total) for node, total in totals.items()]
-        members, _ = await seen_members(access.js, access.names)
+        members, _ = await live_members(access.js, access.names)
         for node in left:
             _check_draining(members, node)
         await asyncio.sleep(CHECK_EVERY_S)
@@ -87,7 +87,7 @@ async def drain(
 @operation
 async def resume(access: Access, names: Sequence[str]) -> list[ResumedNode]:
     """End the drain of nodes, which then get their shares again; `names` as for `drain`."""
-    members, _ = await seen_members(access.js, access.names)
+    members, _ = await live_members(access.js, access.names)
     nodes = _chosen(members, names)
     for each in members:
         # A node of an older version knows no drain, so none is in force.

@@ -17,9 +17,9 @@ from angarium.operations.installation.routing_findings import stray_findings, un
 from angarium.operations.installation.unhealthy_findings import unhealthy_findings
 from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.clock import server_time
+from streams.fleet.live_members import live_members
 from streams.fleet.members import Member
 from streams.fleet.placement import can_drain
-from streams.fleet.seen_members import seen_members
 from streams.installation.requirements import Mismatch, MissingStreams
 from streams.installation.setup import check
 from streams.installation.topology import Installation
@@ -34,7 +34,7 @@ from streams.observation.installation_status import (
     servers_behind,
     unowned_shards,
 )
-from streams.observation.receivers_seen import shard_count
+from streams.observation.receiver_snapshots import shard_count
 from streams.storage.purge import is_short
 
 CLOCK_OFF_MAX_S = 2.0
@@ -231,7 +231,7 @@ async def _letters(js: JetStream, installation: Installation) -> Finding:
 
 
 async def _fleet(js: JetStream, installation: Installation) -> list[Finding]:
-    members, problems = await seen_members(js, installation.names)
+    members, problems = await live_members(js, installation.names)
     findings = [problem("nodes", sentence) for sentence in problems]
     if not members:
         return [*findings, problem("nodes", "none is alive", "start one", "angarium node")]

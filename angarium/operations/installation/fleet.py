@@ -10,9 +10,9 @@ from angarium.connecting import Access
 from angarium.operations.failures import operation
 from streams.bounded_gather import gather_bounded
 from streams.control_requests.micro_service import refused_shards
+from streams.fleet.live_members import live_members
 from streams.fleet.members import Member
 from streams.fleet.placement import LiveNode, wanted_owners
-from streams.fleet.seen_members import seen_members
 from streams.nats.errors import NotPermitted
 from streams.observation.installation_status import (
     is_alive,
@@ -22,7 +22,7 @@ from streams.observation.installation_status import (
     unowned_since,
     unsettled_events,
 )
-from streams.observation.receivers_seen import shard_count
+from streams.observation.receiver_snapshots import shard_count
 
 
 class SeenNode(Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class SeenShard(Struct, frozen=True, kw_only=True):
 async def nodes(access: Access) -> SeenNodes:
     """The live nodes, by name."""
     count = await shard_count(access.js, access.names)
-    members, problems = await seen_members(access.js, access.names)
+    members, problems = await live_members(access.js, access.names)
     found = await owners(access.js, access.names, count)
     owned = Counter(owner.node for owner in found if owner is not None and is_alive(owner, members))
     unowned = unowned_among(found, members)
@@ -104,7 +104,7 @@ async def shards(access: Access) -> list[SeenShard]:
 @operation
 async def shards_and_refusals(access: Access) -> list[SeenShard]:
     """All shards, in order; each live node is asked which it refuses."""
-    members, _ = await seen_members(access.js, access.names)
+    members, _ = await live_members(access.js, access.names)
     found = await gather_bounded(members, lambda each: refused_shards(access.js, access.names, each.node))
     return await _shards(access, {shard: why for each in found for shard, why in each.items()})
 
@@ -112,7 +112,7 @@ async def shards_and_refusals(access: Access) -> list[SeenShard]:
 async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]:
     js, names = access.js, access.names
     count = await shard_count(js, names)
-    members, _ = await seen_members(js, names)
+    members, _ = await live_members(js, names)
     losses = await recorded_losses(js, names, count)
     whys = {**refused, **{shard: loss.why for shard, loss in losses.items()}}
 

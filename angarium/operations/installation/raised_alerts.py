@@ -12,7 +12,7 @@ from angarium.operations.failures import operation
 from angarium.operations.installation.examine import if_permitted
 from angarium.operations.installation.finding import Finding
 from angarium.operations.installation.unhealthy_findings import unhealthy_findings
-from streams.observation.receivers_seen import ReceiverSnapshot, receiver_snapshots, shard_count
+from streams.observation.receiver_snapshots import ReceiverSnapshot, receiver_snapshots, shard_count
 
 RAISED_SHOWN_MAX = 1000
 

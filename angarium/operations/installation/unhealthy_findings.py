@@ -30,7 +30,7 @@ from streams.installation.topology import Installation
 from streams.journal_feed.recent import RecentFlushes
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
-from streams.observation.receivers_seen import (
+from streams.observation.receiver_snapshots import (
     BacklogCount,
     ReceiverSnapshot,
     ShardProgress,

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from angarium.ledger.configurations import changed
 from angarium.operations.configurations.changes import between
-from streams.buckets.shown_members import SHOWN
+from streams.buckets.without_secrets import SAFE_MEMBERS
 
 
 class ChangedMember(Struct, frozen=True):
@@ -26,7 +26,7 @@ def changed_members(before: str | None, after: str) -> list[ChangedMember]:
     found = list[ChangedMember]()
     old, new = _members(before), _members(after)
     for name in changed(before, after):
-        values = between(_only(name, old), _only(name, new)) if name in SHOWN else []
+        values = between(_only(name, old), _only(name, new)) if name in SAFE_MEMBERS else []
         found += [ChangedMember(each.member, each.old, each.new) for each in values] or [
             ChangedMember(name, None, None)
         ]

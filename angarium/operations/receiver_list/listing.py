@@ -31,7 +31,7 @@ from streams.installation.partitions import shard_of
 from streams.installation.topology import Names
 from streams.journal_feed.recent import RecentFlushes
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
-from streams.observation.receivers_seen import (
+from streams.observation.receiver_snapshots import (
     BacklogCount,
     ReceiverSnapshot,
     SettledSince,

@@ -14,7 +14,7 @@ from angarium.operations.failures import OperationError
 from angarium.operations.missing_streams import find_missing
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.retry import retry_for_command
-from streams.observation.receivers_seen import last_snapshot, wait_for_snapshots
+from streams.observation.receiver_snapshots import last_snapshot, wait_for_snapshots
 from streams.reading.messages import stored_event
 from streams.resending.copies import deliveries_info, pages_between
 from streams.resending.replay_lock import EventsToResend

@@ -9,7 +9,7 @@ from actors.ids import check_tenant
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.tokens.secret import Secret, new_secret
-from streams.buckets.tokens import ALL_TENANTS, Scope, Token, TokenStore
+from streams.buckets.api_tokens import ALL_TENANTS, Scope, Token, TokenStore
 from streams.nats import answers
 from streams.nats.errors import ApiError, NotPermitted
 from streams.nats.wire_names import STREAM_NOT_FOUND

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from angarium.connecting import Access
 from angarium.operations.failures import operation
-from streams.buckets.tokens import Scope, TokenStore
+from streams.buckets.api_tokens import Scope, TokenStore
 
 
 class ListedToken(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ import re
 
 from angarium.connecting import Access
 from angarium.operations.failures import OperationError, operation
-from streams.buckets.tokens import TokenStore
+from streams.buckets.api_tokens import TokenStore
 from streams.nats import answers
 from streams.nats.errors import ApiError, NotPermitted
 

@@ -11,7 +11,7 @@ import secrets
 
 from msgspec import Struct
 
-from streams.buckets.tokens import Token
+from streams.buckets.api_tokens import Token
 
 _TEXT = re.compile(r"ang_([a-z0-9]{12})_([A-Za-z0-9_-]{43})\Z")
 _ID_BYTES = 7

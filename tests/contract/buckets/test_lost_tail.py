@@ -14,10 +14,10 @@ from angarium.api.background import jobs
 from angarium.api.background.jobs import Jobs
 from angarium.connecting import Access
 from angarium.settings import Settings
+from streams.buckets.api_tokens import Token, TokenStore
 from streams.buckets.known_configurations import KnownConfigurations
-from streams.buckets.shown_members import without_secrets
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.buckets.tokens import Token, TokenStore
+from streams.buckets.without_secrets import without_secrets
 from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
 from streams.journal_feed.bucket_reader import BucketReader

@@ -6,8 +6,8 @@ import pytest
 
 from angarium.api.background import jobs
 from angarium.api.background.jobs import Jobs
+from streams.buckets.api_tokens import Token, TokenStore
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.buckets.tokens import Token, TokenStore
 from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream

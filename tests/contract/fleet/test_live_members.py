@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from streams.fleet.live_members import live_members
 from streams.fleet.members import Members
-from streams.fleet.seen_members import seen_members
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from tests.contract.fleet.bucket_reads import DEAD_S, ROUND_S, TTL_S, BucketReads, Join, show
@@ -156,7 +156,7 @@ async def test_impossible_heartbeats_are_problems_and_no_nodes(
     js: JetStream, names: Names, members: dict[str, object]
 ) -> None:
     await js.publish(names.node("ghost"), msgspec.json.encode(FOREVER | members))
-    seen, problems = await seen_members(js, names)
+    seen, problems = await live_members(js, names)
     assert seen == []
     assert len(problems) == 1
     assert names.node("ghost") in problems[0]

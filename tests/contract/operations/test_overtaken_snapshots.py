@@ -113,7 +113,7 @@ async def held(access: Access, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     async def later(*_: object) -> float:
         return await server_time(js, names.deliveries) + 240
 
-    monkeypatch.setattr("streams.observation.receivers_seen.server_time", later)
+    monkeypatch.setattr("streams.observation.receiver_snapshots.server_time", later)
     return positions
 
 

@@ -17,8 +17,8 @@ from angarium.operations.installation.raised_alerts import (
 )
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from streams.observation import receivers_seen
-from streams.observation.receivers_seen import ReceiverSnapshot
+from streams.observation import receiver_snapshots
+from streams.observation.receiver_snapshots import ReceiverSnapshot
 from tests.contract.observation.snapshots import put
 from tests.contract.support.servers import RealServer, Server
 from tests.support.installation import SHARDS, node_settings
@@ -54,7 +54,7 @@ async def test_one_pass_over_the_snapshots_finds_alerts_and_unhealthy_receivers(
     async def counted(*args: Any) -> AsyncIterator[ReceiverSnapshot]:
         nonlocal passes
         passes += 1
-        async for each in receivers_seen.receiver_snapshots(*args):
+        async for each in receiver_snapshots.receiver_snapshots(*args):
             yield each
 
     for module in (raised_alerts, unhealthy_findings):

@@ -19,7 +19,7 @@ from streams.installation.topology import Names
 from streams.journal_feed.recent import RecentFlushes
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
-from streams.observation.receivers_seen import BacklogCount, ReceiverSnapshot
+from streams.observation.receiver_snapshots import BacklogCount, ReceiverSnapshot
 from tests.contract.observation.snapshots import disabled, put, waits, write
 from tests.contract.support.servers import RealServer, Server
 from tests.support.installation import installation, publish

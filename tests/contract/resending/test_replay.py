@@ -24,7 +24,7 @@ from streams.journal.checkpoint import Checkpoint
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import rfc3339
-from streams.observation import receivers_seen
+from streams.observation import receiver_snapshots
 from streams.reading.messages import stored_event
 from streams.resending import copies
 from streams.resending.plan_lock import LEASES_WAITED, Busy
@@ -453,11 +453,11 @@ async def test_an_event_settled_since_the_last_snapshot_is_replayed_too(
     positions = await published(js, names, *range(4))
     recorded = await js.publish(names.journal_of(one), b"{}")
     assert isinstance(recorded, Stored)
-    monkeypatch.setattr(receivers_seen, "SNAPSHOTS_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(receiver_snapshots, "SNAPSHOTS_TIMEOUT_S", 0.0)
     looked = await preview(to, ONE, ReplayFilter(since=0.0))
     assert isinstance(looked, Preview)
     assert (looked.events, looked.left_out) == (0, {"not_settled_yet": 4})
-    monkeypatch.setattr(receivers_seen, "SNAPSHOTS_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(receiver_snapshots, "SNAPSHOTS_TIMEOUT_S", 60.0)
     monkeypatch.setattr(js, "last_message", looks := AsyncMock(side_effect=js.last_message))
     looking = asyncio.ensure_future(preview(to, ONE, ReplayFilter(since=0.0)))
     await until(lambda: looks.await_count > 3)

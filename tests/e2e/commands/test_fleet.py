@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from streams.fleet.live_members import live_members
 from streams.fleet.placement import PLACEMENT_VERSION, even_owners
-from streams.fleet.seen_members import seen_members
 from tests.contract.fleet.bucket_reads import show
 from tests.support.fleet.fleet import SHARDS, Fleet, names, open_fleet
 from tests.support.fleet.load import publish
@@ -108,7 +108,7 @@ async def test_all_workers_of_a_machine_are_drained_by_its_name(fleet: Fleet, te
         await fleet.start(node)
 
     async def are_members(*expected: str) -> bool:
-        return [each.node for each in (await seen_members(fleet.js, names))[0]] == list(expected)
+        return [each.node for each in (await live_members(fleet.js, names))[0]] == list(expected)
 
     await fleet.until_true(partial(are_members, *everyone), "all are members")
     drained = await asyncio.to_thread(terminal.done, "fleet", "drain", "one", "one-1")
@@ -116,13 +116,13 @@ async def test_all_workers_of_a_machine_are_drained_by_its_name(fleet: Fleet, te
         f"{node} is drained and owns no shards; to undo: angarium fleet resume {node}\n"
         for node in ("one-1", "one-2")
     )
-    draining = [each.node for each in (await seen_members(fleet.js, names))[0] if each.draining]
+    draining = [each.node for each in (await live_members(fleet.js, names))[0] if each.draining]
     assert draining == ["one-1", "one-2"]
     last = await asyncio.to_thread(terminal.failed, "fleet", "drain", "one-b", "oneself")
     assert "no other live node would take the shards of one-b and oneself-1; start another one first" in last
     resumed = await asyncio.to_thread(terminal.done, "fleet", "resume", "one")
     assert resumed == "one-1 takes part again\none-2 takes part again\n"
-    assert not any(each.draining for each in (await seen_members(fleet.js, names))[0])
+    assert not any(each.draining for each in (await live_members(fleet.js, names))[0])
 
 
 async def test_shards_without_an_owner_are_noted(fleet: Fleet, terminal: Terminal) -> None:
@@ -156,7 +156,7 @@ async def test_a_drain_lasts_after_ctrl_c(fleet: Fleet, terminal: Terminal) -> N
         _, told = await asyncio.to_thread(command.communicate)
     assert command.returncode == 130
     assert told.endswith("interrupted; one stays drained; to undo: angarium fleet resume one\n")
-    members, _ = await seen_members(fleet.js, names)
+    members, _ = await live_members(fleet.js, names)
     assert [each.node for each in members if each.draining] == ["one"]
     await show(fleet.js, names, "other", ttl_s=60.0)
     doctor = await asyncio.to_thread(terminal.run, "doctor")
@@ -173,4 +173,4 @@ async def test_a_drain_that_is_not_possible_is_refused(fleet: Fleet, terminal: T
     await show(fleet.js, names, "older", ttl_s=60.0)
     older = terminal.failed("fleet", "drain", "one")
     assert "not every live node knows how to leave out a drained one: older (1); upgrade" in older
-    assert all(not each.draining for each in (await seen_members(fleet.js, names))[0])
+    assert all(not each.draining for each in (await live_members(fleet.js, names))[0])

@@ -16,8 +16,8 @@ from angarium.api.api_state import ApiState
 from angarium.connecting import Access, open_jetstream
 from angarium.operations.tokens.create import CreatedToken, NewToken, create
 from angarium.settings import Settings
+from streams.buckets.api_tokens import Scope
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.buckets.tokens import Scope
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.installation.setup import setup
 from streams.nats.answers import Stored, StoredMessage

@@ -21,7 +21,7 @@ from angarium.operations.live import journal_pages
 from angarium.operations.live.journal_pages import AttemptPosition
 from angarium.operations.live.tail import TailFilter
 from angarium.operations.tokens.revoke import revoke
-from streams.buckets.tokens import Token
+from streams.buckets.api_tokens import Token
 from streams.journal_feed.journal_reader import JournalReader
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream

@@ -14,7 +14,7 @@ from streams.buckets.change_trail import (
     recorded_before,
     trail_after,
 )
-from streams.buckets.shown_members import without_secrets
+from streams.buckets.without_secrets import without_secrets
 from streams.nats.answers import StoredMessage
 from streams.nats.wire_names import CHANGED_BY, EXPECTED, KV_OPERATION, TRAIL
 

@@ -7,7 +7,7 @@ import pytest
 
 from actors.configuration.parsing import DOCUMENT_MAX, PROBLEMS_SHOWN_MAX, parse
 from actors.errors import InvalidPolicy
-from streams.buckets.shown_members import without_secrets
+from streams.buckets.without_secrets import without_secrets
 
 URL = "https://example.com/hook"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

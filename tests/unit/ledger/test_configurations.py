@@ -3,7 +3,7 @@
 import pytest
 
 from angarium.ledger.configurations import changed, document_of
-from streams.buckets.shown_members import without_secrets
+from streams.buckets.without_secrets import without_secrets
 
 URL = b'{"url": "https://a.example", '
 TEXT = URL + b'"rate": "5/second"}'

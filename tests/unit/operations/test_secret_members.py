@@ -7,7 +7,7 @@ import pytest
 
 from actors.configuration.policy import SECRET_MEMBERS
 from angarium.operations.configurations.masks import masked
-from streams.buckets.shown_members import without_secrets
+from streams.buckets.without_secrets import without_secrets
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 VALUES: dict[str, Any] = {

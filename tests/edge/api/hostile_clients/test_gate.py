@@ -9,7 +9,7 @@ from angarium.api import api_state
 from angarium.api.admission import gate
 from angarium.api.problems import HIDDEN
 from angarium.operations.tokens import secret
-from streams.buckets.tokens import Token
+from streams.buckets.api_tokens import Token
 from streams.nats.connection import NatsWire
 from tests.edge.api.conftest import Api, problem
 from tests.support.plain_http import plain_client

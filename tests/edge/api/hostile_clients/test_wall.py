@@ -7,7 +7,7 @@ import pytest
 
 from angarium.api.problems import HIDDEN
 from angarium.operations.jobs.begin import Begun, begin_redrive
-from streams.buckets.tokens import Scope
+from streams.buckets.api_tokens import Scope
 from streams.dead_letters.letters import LetterFilter
 from tests.edge.api.conftest import Api, problem
 from tests.support.ledgers import Pen, catch_up, failed, in_file, opens

@@ -16,7 +16,7 @@ from streams.versions import read_versioned
 _member = msgspec.json.Decoder(Member)
 
 
-async def seen_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:
+async def live_members(js: JetStream, names: Names) -> tuple[list[Member], list[str]]:
     """The live nodes, by name, and a sentence for each key that cannot be read or is not renewed.
 
     A key that is not renewed expires, unless the server can no longer store anything.

@@ -15,7 +15,7 @@ from streams.journal.claim import Owner
 from streams.nats.answers import Put, Stored
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from streams.observation.receivers_seen import (
+from streams.observation.receiver_snapshots import (
     BacklogCount,
     ReceiverSnapshot,
     ShardProgress,

@@ -16,7 +16,7 @@ from actors.errors import Unusable
 from actors.machine.state import State
 from streams.bounded_gather import gather_bounded
 from streams.clock import server_time
-from streams.fleet.seen_members import seen_members
+from streams.fleet.live_members import live_members
 from streams.installation.partitions import shard_of
 from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
@@ -151,7 +151,7 @@ async def shard_count(js: JetStream, names: Names) -> int:
 async def shard_progress(js: JetStream, names: Names, shards: int) -> list[ShardProgress]:
     """The progress of each shard. Raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`."""
     now = await server_time(js, names.deliveries)
-    members, _ = await seen_members(js, names)
+    members, _ = await live_members(js, names)
     unowned = frozenset(await unowned_shards(js, names, shards, members))
 
     async def one(shard: int) -> ShardProgress:

@@ -14,7 +14,7 @@ from actors.configuration.policy import SECRET_MEMBERS, Policy
 from actors.configuration.problems import is_profile_name
 from actors.errors import InvalidPolicy
 
-SHOWN = {each.encode_name for each in msgspec.structs.fields(Policy)} - SECRET_MEMBERS - {"url"}
+SAFE_MEMBERS = {each.encode_name for each in msgspec.structs.fields(Policy)} - SECRET_MEMBERS - {"url"}
 
 _EMPTY: dict[str, Any] = {"secrets": [], "old_secrets": [], "headers": {}}
 
@@ -26,7 +26,7 @@ def without_secrets(raw: bytes) -> dict[str, Any]:
     except InvalidPolicy:
         return {}
     return {
-        name: value if name in SHOWN and not may_hold_secret(name, value) else _fingerprint(value)
+        name: value if name in SAFE_MEMBERS and not may_hold_secret(name, value) else _fingerprint(value)
         for name, value in members.items()
     }
 
