@@ -122,7 +122,7 @@ BREACHES = [
     (arrows_point_down, "actors.runtime.host", "from angarium import settings"),
     (arrows_point_down, "actors.machine.state", "from . import ids"),
     (arrows_point_down, "streams.reading.inbox", "from actors.runtime import host"),
-    (arrows_point_down, "streams.reading.inbox", "from actors.runtime.alarm import Alarm"),
+    (arrows_point_down, "streams.reading.inbox", "from actors.runtime.wake_timer import WakeTimer"),
     (arrows_point_down, "streams.reading.inbox", "def f():\n    import angarium.node.app"),
     (arrows_point_down, "angarium.delivery.http_exchange.http1", "from streams.nats.wire import Wire"),
     (arrows_point_down, "angarium.delivery.http_exchange.http1", "from angarium import settings"),

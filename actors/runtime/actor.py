@@ -23,7 +23,6 @@ from actors.machine.scheduling.view import Cutoff, View
 from actors.machine.state import State, open_entry
 from actors.memory.last_answers import failure_text
 from actors.ports import Absent, Attempt, BatchAttempt, Invalid
-from actors.runtime.alarm import Alarm
 from actors.runtime.backlog_reading import BacklogReading
 from actors.runtime.burials import Burials
 from actors.runtime.discard import remove
@@ -31,13 +30,14 @@ from actors.runtime.environment import ActorEnvironment
 from actors.runtime.handshakes.handshaking import Handshaking
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
+from actors.runtime.wake_timer import WakeTimer
 
 ASK_AGAIN_S = 0.5
 log = logging.getLogger(__name__)
 
 
 class Actor:
-    """One receiver at work: its live state, its pending events, its burials, and an alarm.
+    """One receiver at work: its live state, its pending events, its burials, and a timer.
 
     - `hold_count`: while it is not 0, nothing begins.
     - `adopted_policy`: the configuration that the facts name.
@@ -49,8 +49,8 @@ class Actor:
     """
 
     __slots__ = (
-        "_alarm",
         "_attempt_end",
+        "_wake_timer",
         "_waking",
         "absent_up_to",
         "active_at",
@@ -92,7 +92,7 @@ class Actor:
         self.absent_up_to = 0
         self.last_answer: Answered | None = None
         self.active_at = environment.clock.now()
-        self._alarm = Alarm(self.wake)
+        self._wake_timer = WakeTimer(self.wake)
         self.reading = BacklogReading(self.pending, self.wake, self._try_later)
         self._attempt_end: asyncio.Future[None] | None = None
         self._waking = False
@@ -241,7 +241,7 @@ class Actor:
                             now, environment.epoch, used=False
                         )  # The attempt does not start after all.
                     if isinstance(step, s.WaitUntil):
-                        self._alarm.set(step.at, now)
+                        self._wake_timer.set(step.at, now)
                     return None
                 case s.ReadBacklog() | s.ReadOpenEvents():
                     self.reading.start(step)
@@ -471,7 +471,7 @@ class Actor:
     def _try_later(self) -> None:
         if not self.environment.stopped:
             now = self.environment.clock.now()
-            self._alarm.set(now + ASK_AGAIN_S, now)
+            self._wake_timer.set(now + ASK_AGAIN_S, now)
 
     # ---- leaving memory
 
@@ -488,12 +488,12 @@ class Actor:
             and not (self.pinging or pending.cursor.reading or self.confirming or self.burials.under_way)
             and not self.handshaking.under_way
             and not (self.hold_count or live.state.unfinished)
-            and not self._alarm.is_set
+            and not self._wake_timer.is_set
         )
 
     def close(self) -> None:
         """Stop waiting, and end every wait for this actor; the host forgets it."""
         self.ready.cancel()
-        self._alarm.cancel()
+        self._wake_timer.cancel()
         if self._attempt_end is not None:
             self._attempt_end.cancel()

@@ -6,13 +6,13 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from actors.configuration.policy import AlertLimits, AlertSettings
+from actors.delivery_totals import DeliveryTotals
 from actors.machine.alerts.health_changes import FailingReceivers, HealthChange
 from actors.machine.bucket import Unclean
 from actors.machine.facts import AlertFact
 from actors.machine.state import State
 from actors.memory.unacked import NodeHolders, ShardUnacked
 from actors.ports import AlertWriter, Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
-from actors.totals import DeliveryTotals
 
 
 class ShardClaim(Struct, frozen=True, kw_only=True):

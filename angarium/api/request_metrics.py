@@ -8,7 +8,7 @@ from litestar.types import Message, Send
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from actors.totals import ATTEMPT_BOUNDS_S, Histogram
+from actors.delivery_totals import ATTEMPT_BOUNDS_S, Histogram
 from angarium.telemetry.metrics.families import histograms, labelled, single
 from streams.nats.jetstream import JetStream
 

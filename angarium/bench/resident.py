@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from actors import ports
 from actors.configuration.policy import USUAL_LIMITS, Policy
+from actors.delivery_totals import DeliveryTotals
 from actors.ids import KEY_BYTES
 from actors.machine.event import Event
 from actors.machine.facts import AlertFact, Burial, Fact
@@ -19,7 +20,6 @@ from actors.machine.outcome import NotSent, Outcome
 from actors.machine.state import State
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
-from actors.totals import DeliveryTotals
 from angarium.bench.measuring.usage import usage
 
 POLICY = Policy(url="https://receiver.example/", secrets=("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",))

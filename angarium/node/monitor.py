@@ -17,7 +17,7 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-from actors.totals import Histogram
+from actors.delivery_totals import Histogram
 from angarium.http_server import Received, Reply, serve_connected
 from angarium.monitor_server import exposition, listening, page_of, text
 from angarium.node.metrics.node_metrics import NodeMetrics

@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from actors.totals import DeliveryTotals
+from actors.delivery_totals import DeliveryTotals
 from streams.journal.journal import JournalTotals
 
 

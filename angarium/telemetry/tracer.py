@@ -7,6 +7,7 @@ may be exported.
 import time
 from collections.abc import Callable, Sequence
 
+from actors.delivery_totals import ARRIVAL_BOUNDS_S, ATTEMPT_BOUNDS_S
 from actors.machine.facts import (
     AttemptFailed,
     DeadLettered,
@@ -19,7 +20,6 @@ from actors.machine.facts import (
 )
 from actors.machine.numbering import Numbered
 from actors.ports import Attempt, BatchAttempt, Recorded
-from actors.totals import ARRIVAL_BOUNDS_S, ATTEMPT_BOUNDS_S
 from angarium.telemetry.exemplars import Exemplar, Exemplars
 from angarium.telemetry.known_traces import KnownTrace, KnownTraces
 from angarium.telemetry.spans import (

@@ -22,9 +22,9 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from actors.aligned_timers import first_tick_from
+from actors.delivery_totals import Histogram
 from actors.machine.facts import AttemptFailed, Delivered, EventAccepted, Fact, Throttled
 from actors.machine.state import State
-from actors.totals import Histogram
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
 from streams.journal.claim import Claim, still_owns

@@ -7,7 +7,7 @@ from tests.house.layers import LAYERS
 from tests.house.module import OURS, Module, imports
 
 AWAITING = frozenset({
-    "host", "actor", "alarm", "burials", "flow_control", "live_state", "pending", "posting_bounds",
+    "host", "actor", "wake_timer", "burials", "flow_control", "live_state", "pending", "posting_bounds",
     "operator_actions", "unknown_receivers", "discard", "backlog_reading", "residents", "alerts",
     "handshakes",
 })  # fmt: skip

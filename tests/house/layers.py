@@ -6,7 +6,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "ids",
         "configuration",
         "machine",
-        "memory ports totals status subscriptions tenant_settings",
+        "memory ports delivery_totals status subscriptions tenant_settings",
         "runtime",
     ),
     "streams": (
@@ -48,7 +48,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "scheduling",
     ),
     "actors.runtime": (
-        "alarm environment",
+        "wake_timer environment",
         "live_state",
         "burials posting_bounds",
         "pending",

@@ -13,7 +13,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.samples import Exemplar as PrometheusExemplar
 
-from actors.totals import Histogram
+from actors.delivery_totals import Histogram
 from angarium.telemetry.exemplars import Exemplar, Exemplars
 from angarium.telemetry.metrics.description import MetricDescription, MetricKind
 from angarium.telemetry.metrics.table import BY_NAME

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from actors.configuration.policy import Rate
-from actors.totals import Histogram
+from actors.delivery_totals import Histogram
 from angarium.http_server import Received
 from angarium.node import monitor as monitoring
 from angarium.node.metrics.node_metrics import NodeMetrics

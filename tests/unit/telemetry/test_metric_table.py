@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from actors.totals import Histogram
+from actors.delivery_totals import Histogram
 from angarium.telemetry.metrics.description import MetricDescription, MetricKind
 from angarium.telemetry.metrics.families import histogram, labelled
 from angarium.telemetry.metrics.reference_page import reference_page

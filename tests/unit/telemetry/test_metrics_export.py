@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar as PrometheusExemplar
 from prometheus_client.samples import Timestamp
 
-from actors.totals import Histogram as Counted
+from actors.delivery_totals import Histogram as Counted
 from angarium.settings import SettingsError
 from angarium.telemetry import otel_variables
 from angarium.telemetry.exemplars import Exemplar, Exemplars

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from actors.configuration.policy import Policy
+from actors.delivery_totals import DeliveryTotals
 from actors.errors import Unavailable
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.alerts.health_changes import HealthChange
@@ -24,7 +25,6 @@ from actors.runtime.actor import Actor
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
 from actors.tenant_settings import SettingsByTenant
-from actors.totals import DeliveryTotals
 from tests.unit.worlds.sender import Sender
 from tests.unit.worlds.values import NOW, event, policy
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from actors.delivery_totals import ATTEMPT_BOUNDS_S, THROTTLE_BOUNDS_S, DeliveryTotals, Histogram
 from actors.machine import facts as f
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
-from actors.totals import ATTEMPT_BOUNDS_S, THROTTLE_BOUNDS_S, DeliveryTotals, Histogram
 from tests.unit.worlds.shard import RECEIVER, strict
 from tests.unit.worlds.values import NOW, answer, event
 from tests.unit.worlds.virtual_time import in_virtual_time
