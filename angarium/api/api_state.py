@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
+from angarium.access import Access, open_jetstream
 from angarium.api.admission.change_rate import ChangeRate
 from angarium.api.admission.gate import expired
-from angarium.api.admission.token_rates import TokenRates
+from angarium.api.admission.request_rates import RequestRates
 from angarium.api.admission.unfinished_erasures import UnfinishedErasures
 from angarium.api.background.jobs import Jobs
 from angarium.api.background.paced_work import PacedWork
@@ -20,7 +21,6 @@ from angarium.api.background.tail_streams import Tails
 from angarium.api.examination import Examination
 from angarium.api.request_metrics import RequestTotals
 from angarium.api.requests.request_limits import RequestLimits
-from angarium.connecting import Access, open_jetstream
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.settings import Settings
 from streams.buckets.api_tokens import Token, TokenStore
@@ -58,8 +58,8 @@ class ApiState:
         self.access = replace(access, admit_change=self.changes.admit)
         self.requests = RequestTotals()
         self.tokens = TokenStore(access.js, access.names)
-        self.rates = TokenRates()
-        self.erasure_rates = TokenRates()
+        self.rates = RequestRates()
+        self.erasure_rates = RequestRates()
         self.erasures = UnfinishedErasures(Erasures(access.js, access.names))
         self.limits = RequestLimits()
         self.control_limits = RequestLimits(CONTROL_REQUESTS_MAX)

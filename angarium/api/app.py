@@ -11,6 +11,7 @@ from litestar.types import Scope
 from msgspec.structs import replace
 
 from angarium import __version__
+from angarium.access import Access
 from angarium.api import problems
 from angarium.api.admission.gate import API, CALLER, Gate, guard
 from angarium.api.api_state import ApiState
@@ -30,7 +31,6 @@ from angarium.api.routes import (
     tail,
     tokens,
 )
-from angarium.connecting import Access
 
 GATED = (
     publishing.publish_event, publishing.publish_to_receiver, publishing.publish_untyped_to_receiver,

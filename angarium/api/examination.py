@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from angarium.access import Access
 from angarium.api.problems import result_of, unavailable
-from angarium.connecting import Access
 from angarium.operations.installation.examine import problems
 from angarium.operations.installation.finding import Finding
 from angarium.operations.installation.raised_alerts import ExaminedReceivers, examined_receivers

@@ -15,7 +15,7 @@ from litestar.types import HTTPScope, Receive, Scope, Send
 
 from angarium.api.admission.gate import API, GATE, Gate
 from angarium.api.api_state import ApiState
-from angarium.api.connections import send_answer, send_problem
+from angarium.api.bounded_protocol import send_answer, send_problem
 from angarium.api.cors import CrossOrigin, answer_preflight, is_preflight
 from angarium.api.problems import problem_for
 from angarium.api.requests.headers import Headers, headers_by_name

@@ -11,7 +11,7 @@ import uvicorn
 from actors.errors import AngariumError
 from angarium.api.api_state import ApiState, open_api_state
 from angarium.api.app import application
-from angarium.api.connections import Connection
+from angarium.api.bounded_protocol import BoundedProtocol
 from angarium.api.request_metrics import ApiMetrics
 from angarium.http_server import why_not_bound
 from angarium.settings import Settings
@@ -81,7 +81,7 @@ async def served(settings: Settings, here: socket.socket, *, second: bool = Fals
     with here:
         async with open_api_state(settings, second=second) as api:
             config = uvicorn.Config(
-                application(api), http=Connection, ws="none", lifespan="off", log_config=None,
+                application(api), http=BoundedProtocol, ws="none", lifespan="off", log_config=None,
                 access_log=False, server_header=False, proxy_headers=False, backlog=LISTEN_BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=STOP_TIMEOUT_S,
             )  # fmt: skip

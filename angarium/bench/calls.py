@@ -16,10 +16,10 @@ import click
 import msgspec
 from msgspec import Struct
 
+from angarium.access import open_jetstream
 from angarium.bench.harness import SECRET, Bench, Harness, harness
 from angarium.bench.measuring.counting import Calls, calls_of
 from angarium.bench.publishing import body, run_all, stored
-from angarium.connecting import open_jetstream
 from angarium.development.local_node import LOOPBACK
 from angarium.node.app import open_node
 from angarium.node.node import Node

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from angarium.access import installation, open_jetstream
 from angarium.bench.sink_process import SinkProcess, running_sink
-from angarium.connecting import installation, open_jetstream
 from angarium.development.local_node import LocalNode
 from angarium.settings import Settings
 from streams.installation.setup import setup

@@ -19,10 +19,10 @@ from msgspec import Struct, field
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.numbering import Numbered
+from angarium.access import installation, open_jetstream
 from angarium.bench.harness import SHARDS
 from angarium.bench.measuring.usage import usage
 from angarium.bench.publishing import run_all, stored
-from angarium.connecting import installation, open_jetstream
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.ledger.open import open_for_queries, open_for_writing
 from angarium.ledger.queries import LedgerQueries

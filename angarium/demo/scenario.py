@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from actors.errors import Unavailable
-from angarium.connecting import installation, open_jetstream
+from angarium.access import installation, open_jetstream
 from angarium.demo import sample_payloads
 from angarium.demo.receivers import TENANT, DemoReceiver
 from angarium.demo.records import PublishedEvent

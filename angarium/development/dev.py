@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.errors import AngariumError
-from angarium.connecting import Access, installation, open_jetstream
+from angarium.access import Access, installation, open_jetstream
 from angarium.development import http_api
 from angarium.development.directory import DevDirectory, hold_directory
 from angarium.development.http_api import HttpApi

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from actors.errors import AngariumError
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.development.directory import DevDirectory
 from angarium.operations.failures import NotDone
 from angarium.operations.tokens.create import NewToken, create

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from angarium.connecting import installation, open_jetstream
+from angarium.access import installation, open_jetstream
 from angarium.ledger.open import open_for_writing
 from angarium.ledger.store import LedgerAway
 from angarium.ledger.writer import LedgerTotals, Writer

@@ -16,7 +16,7 @@ import angarium
 from actors.memory.unacked import NodeHolders
 from actors.ports import Sender
 from actors.tenant_settings import SettingsByTenant
-from angarium.connecting import connect_options
+from angarium.access import connect_options
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.connections.pool import ConnectionLimits
@@ -25,7 +25,6 @@ from angarium.delivery.egress.ways import Ways
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.transport import Transport
 from angarium.delivery.sender import HttpSender
-from angarium.node.announcer import Announcer
 from angarium.node.control_requests import ReceiverControl
 from angarium.node.descriptors import connections_max, per_host_max
 from angarium.node.early_start import (
@@ -33,6 +32,7 @@ from angarium.node.early_start import (
     read_configurations,
     until_complete_or_alone,
 )
+from angarium.node.health_log import HealthLog
 from angarium.node.load import Load
 from angarium.node.monitor import monitoring
 from angarium.node.node import Node
@@ -231,7 +231,7 @@ async def joined_node(
         js=js, names=names, node=settings.node, time=time, members=members, configurations=configurations,
         sender=sender, readers=readers, pull_room=PullRoom(), loads=LoadSlots(begin=PacedStarts().begin),
         burials_at_once=asyncio.Semaphore(1), routing=routing,
-        totals=NodeTotals(), announcer=Announcer(), saturated=saturated, holders=NodeHolders(),
+        totals=NodeTotals(), health_log=HealthLog(), saturated=saturated, holders=NodeHolders(),
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
         tracing=tracing, metrics_names=settings.metrics_names, proxy_connections=proxy_connections,
     )  # fmt: skip

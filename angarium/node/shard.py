@@ -17,7 +17,7 @@ from actors.memory.unacked import NodeHolders
 from actors.ports import Sender
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
-from angarium.node.announcer import Announcer
+from angarium.node.health_log import HealthLog
 from angarium.node.shard_snapshots import ShardSnapshots
 from angarium.node.totals import NodeTotals
 from angarium.rate_limited_log import RateLimitedLog
@@ -66,7 +66,7 @@ class NodeContext(Struct, frozen=True):
     burials_at_once: asyncio.Semaphore
     routing: Routing
     totals: NodeTotals
-    announcer: Announcer
+    health_log: HealthLog
     saturated: Callable[[], bool]
     holders: NodeHolders
     drain_s: float
@@ -138,8 +138,8 @@ class Shard:
             ),
             snapshots=snapshots, policies=context.configurations, totals=context.totals.actors,
             within_lease=self._lease.valid, ack=self._ack, set_pulling_paused=self._set_pulling_paused,
-            saturated=context.saturated, refuse=self.refuse, on_health_change=context.announcer,
-            on_alert=context.announcer.alert, alerts=AlertWriter(context.js, context.names),
+            saturated=context.saturated, refuse=self.refuse, on_health_change=context.health_log,
+            on_alert=context.health_log.alert, alerts=AlertWriter(context.js, context.names),
             alert_limits=context.routing.tenant_settings.alert_limits,
             may_record_alerts=lambda: context.members.all_know_facts(FactKinds.ALERTS),
             handshakes_known=lambda: context.members.all_know_facts(FactKinds.HANDSHAKES),

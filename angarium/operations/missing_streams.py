@@ -3,7 +3,7 @@
 import asyncio
 
 from actors.errors import Unavailable
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import Kind, NotDone
 from streams.installation.requirements import MissingStreams
 from streams.installation.setup import missing_streams
@@ -15,7 +15,7 @@ EXPLAINED: frozenset[Kind] = frozenset({"unavailable", "unanswered", "not_found"
 """Failures that a missing stream may be the reason of."""
 
 
-async def find_missing(access: Access) -> MissingStreams | None:
+async def missing_streams_or_none(access: Access) -> MissingStreams | None:
     """The missing streams; None if none is, or if that cannot be found out."""
     try:
         async with asyncio.timeout(STREAMS_TIMEOUT_S):
@@ -26,7 +26,7 @@ async def find_missing(access: Access) -> MissingStreams | None:
 
 async def explained(access: Access, failure: NotDone) -> NotDone:
     """The failure, with the missing streams if they may be its reason."""
-    missing = await find_missing(access) if failure.kind in EXPLAINED else None
+    missing = await missing_streams_or_none(access) if failure.kind in EXPLAINED else None
     if missing is None:
         return failure
     text = missing.text if missing.nothing_there else f"{failure.text}; {missing.text}"

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from actors.errors import Unavailable
-from angarium.connecting import Access
+from angarium.access import Access
 from streams.nats.answers import Forbidden
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import ALL_SUBJECTS

@@ -10,7 +10,7 @@ from actors.configuration.policy import Rate
 from actors.errors import Unavailable, Unusable
 from actors.tenant_settings import ALL_OTHERS, SettingsByTenant, TenantSettings
 from actors.times_as_text import age_text
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.quantities import count_text
 from streams.bounded_gather import gather_bounded
 from streams.fleet.live_members import live_members

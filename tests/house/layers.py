@@ -25,7 +25,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "angarium": (
         "egress_settings escaping quantities rate_limited_log http_server package_check",
         "logs monitor_server settings",
-        "connecting terminal",
+        "terminal access",
         "telemetry",
         "delivery ledger",
         "node workers",
@@ -59,7 +59,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "host",
     ),
     "angarium.node": (
-        "announcer descriptors early_start load shard_snapshots totals",
+        "descriptors health_log early_start load shard_snapshots totals",
         "shard",
         "housekeeping",
         "node",
@@ -101,7 +101,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.api": (
         "problems",
-        "connections examination request_metrics requests",
+        "examination bounded_protocol request_metrics requests",
         "admission background cors",
         "api_state",
         "openapi queries",

@@ -4,5 +4,5 @@
 
 `folding` has their part of `evolve`. An alert is a fact; the event about it is published once the fact is
 confirmed, until that is recorded, too. `actors.runtime.alerts` asks every few seconds, `streams.alert_events`
-publishes.
+publishes, `angarium.node.health_log` logs.
 """

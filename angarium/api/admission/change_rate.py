@@ -6,7 +6,7 @@ stored counts, so what is invalid gets its own answer.
 
 import asyncio
 
-from angarium.api.admission.token_rates import TokenRates
+from angarium.api.admission.request_rates import RequestRates
 from angarium.api.problems import ProblemRaised
 from angarium.operations.failures import OperationError
 
@@ -20,7 +20,7 @@ class ChangeRate:
 
     def __init__(self, per_s: float = CHANGES_PER_S) -> None:
         self.per_s = per_s
-        self._rates = TokenRates()
+        self._rates = RequestRates()
 
     def admit(self, receiver: str) -> None:
         """Count a change that is about to be stored. Raises `OperationError` if there are too many."""

@@ -10,7 +10,7 @@ import logging
 from msgspec import Struct
 
 from actors.errors import AngariumError, Unavailable, Unusable
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import operation
 from angarium.operations.jobs.job_slots import JobKey, JobSlots, WaitingJob
 from angarium.operations.jobs.plans import JobKind, StoredPlan, is_over, next_plan, plan_in

@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from actors.errors import AngariumError
+from angarium.access import Access
 from angarium.api.background.paced_work import PacedWork
 from angarium.api.problems import ProblemRaised, unavailable
-from angarium.connecting import Access
 from angarium.operations.live.journal_pages import (
     AttemptPosition,
     JournalPages,

@@ -14,6 +14,7 @@ from litestar.params import FromPath, PathParameter, QueryParameter
 
 from actors.ids import split_receiver
 from actors.times_as_text import instant_text
+from angarium.access import Access
 from angarium.api.admission.gate import needs
 from angarium.api.api_state import InjectedAccess, InjectedApi
 from angarium.api.openapi.dead_letters import (
@@ -37,7 +38,6 @@ from angarium.api.requests.bodies import decoded, json_body
 from angarium.api.requests.headers import headers_by_name
 from angarium.api.routes.jobs import accepted
 from angarium.api.routes.publishing import idempotency_key
-from angarium.connecting import Access
 from angarium.operations.dead_letters.drop import drop
 from angarium.operations.dead_letters.find import find, owned
 from angarium.operations.dead_letters.listing import LetterNumbers, newest_before, oldest_after

@@ -6,6 +6,7 @@ from litestar import Request, Response, delete, get, patch, post, put
 from litestar.params import FromPath, QueryParameter
 
 from actors.configuration.parsing import members_of
+from angarium.access import Access
 from angarium.api.admission.change_rate import CHANGES_CODE
 from angarium.api.admission.gate import needs
 from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
@@ -27,7 +28,6 @@ from angarium.api.requests import conditions
 from angarium.api.requests.bodies import check_json, decoded, json_body
 from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
 from angarium.api.requests.headers import headers_by_name
-from angarium.connecting import Access
 from angarium.operations.configurations.get import get_configuration, list_configurations
 from angarium.operations.configurations.patch import patch_configuration
 from angarium.operations.configurations.proposal import PutResult

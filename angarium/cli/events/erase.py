@@ -11,7 +11,7 @@ from angarium.terminal import output
 from angarium.terminal.run import confirm, run
 
 if TYPE_CHECKING:
-    from angarium.connecting import Access
+    from angarium.access import Access
     from angarium.operations.events.erase import ErasureStatus
 
 ERASURE_POLL_S = 0.5
@@ -35,7 +35,7 @@ def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, *
     Asks for confirmation. An event that no stream has is erased from ledgers.
     """
     from angarium import quantities
-    from angarium.connecting import with_access
+    from angarium.access import with_access
 
     settings, wait_s = options.settings_of(given), options.quantity("--wait", quantities.age, wait)
 

@@ -71,7 +71,7 @@ async def _publish(
     settings: Settings, template: "NewEvent", bodies: Iterable[bytes], *, lines: bool, as_json: bool
 ) -> None:
     """Publish the bodies in order and show each; raises click.ClickException at the first that is refused."""
-    from angarium.connecting import Access, open_jetstream
+    from angarium.access import Access, open_jetstream
     from angarium.operations.events.publish import Publisher
     from angarium.operations.failures import NotDone
 

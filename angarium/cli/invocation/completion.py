@@ -64,7 +64,7 @@ async def _seen(
     import asyncio
 
     from angarium import settings
-    from angarium.connecting import installation, open_jetstream
+    from angarium.access import installation, open_jetstream
 
     loaded = settings.load(
         {name: given.get(name) for name in ("config", *settings.Settings.__struct_fields__)}

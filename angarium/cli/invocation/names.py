@@ -49,7 +49,7 @@ def note_if_unknown(settings: "Settings", name: str) -> None:
 
     A user who may not read the receivers gets no such message: the result is complete.
     """
-    from angarium.connecting import with_access
+    from angarium.access import with_access
     from angarium.operations.live.tail import is_known
     from angarium.terminal.run import run
 

@@ -9,7 +9,7 @@ from angarium.settings import Settings
 from angarium.terminal.run import run
 
 if TYPE_CHECKING:
-    from angarium.connecting import Access
+    from angarium.access import Access
     from angarium.operations.failures import NotDone
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def perform(
 
     `interrupted` says how to continue after Ctrl-C.
     """
-    from angarium.connecting import with_access
+    from angarium.access import with_access
 
     async def work(access: "Access") -> "T":
         return await done(access, await operation(access))
@@ -57,9 +57,9 @@ async def done(access: "Access", outcome: "T | NotDone") -> T:
 
 async def check_setup(access: "Access") -> None:
     """Raise CommandFailed if streams are missing, as before `angarium setup`."""
-    from angarium.operations.missing_streams import find_missing
+    from angarium.operations.missing_streams import missing_streams_or_none
 
-    if missing := await find_missing(access):
+    if missing := await missing_streams_or_none(access):
         raise CommandFailed(str(missing))
 
 

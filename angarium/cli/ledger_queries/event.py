@@ -101,7 +101,7 @@ async def _look_up(
 ) -> "tuple[Journey | NotDone, EventSearch | NotDone, dict[str, HeldReceiver], dict[tuple[str, int], int]]":
     """Look up an event in the ledger, and in the streams, what holds its receivers, and its dead letters."""
     from actors.errors import AngariumError
-    from angarium.connecting import Access, with_access
+    from angarium.access import Access, with_access
     from angarium.operations.control_requests.held_receivers import held_receivers
     from angarium.operations.dead_letters.find_for_event import letters_of
     from angarium.operations.events.search import search_event

@@ -84,8 +84,8 @@ async def _follow(
     import asyncio
     from contextlib import aclosing, suppress
 
+    from angarium.access import Access, open_jetstream
     from angarium.cli.invocation.perform import check_setup
-    from angarium.connecting import Access, open_jetstream
     from angarium.operations.live.journal_pages import Missed
     from angarium.operations.live.tail import Tail, is_known
 

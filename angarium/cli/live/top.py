@@ -67,8 +67,8 @@ async def _watch(
     from contextlib import suppress
 
     from actors.times_as_text import instant_text
+    from angarium.access import Access, open_jetstream
     from angarium.cli.invocation.perform import done
-    from angarium.connecting import Access, open_jetstream
     from angarium.operations.failures import NotDone
     from angarium.operations.receiver_list.top import Top
 

@@ -11,7 +11,7 @@ from angarium.terminal import output
 from angarium.terminal.run import end_on_sigterm, run_long
 
 if TYPE_CHECKING:
-    from angarium.connecting import Access
+    from angarium.access import Access
 
 
 CHECKED = "checked"
@@ -42,8 +42,8 @@ async def _serve(settings: Settings, host: str | None, port: int | None) -> None
     import asyncio
     from contextlib import suppress
 
+    from angarium.access import with_access
     from angarium.api.server import bind_socket, serve
-    from angarium.connecting import with_access
 
     end_on_sigterm()
     usual_host, usual_port = address(settings.api)

@@ -9,7 +9,7 @@ from angarium.settings import Settings
 from angarium.terminal.run import end_on_sigterm, run_long
 
 if TYPE_CHECKING:
-    from angarium.connecting import Access
+    from angarium.access import Access
 
 KEEP_MIN_S = 60
 
@@ -62,7 +62,7 @@ async def _follow(settings: Settings, keep_s: float) -> None:
     import asyncio
     from contextlib import suppress
 
-    from angarium.connecting import with_access
+    from angarium.access import with_access
     from angarium.ledger.follow import follow
 
     end_on_sigterm()

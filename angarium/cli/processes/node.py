@@ -10,7 +10,7 @@ from angarium.settings import Settings
 from angarium.terminal.run import run_long
 
 if TYPE_CHECKING:
-    from angarium.connecting import Access
+    from angarium.access import Access
 
 
 @click.command(short_help="Run a node that delivers events.")
@@ -63,7 +63,7 @@ async def _supervise(settings: Settings) -> None:
 
 async def _check(settings: Settings) -> None:
     """Look at the installation, since a node on a wrong one would wait forever, or do harm."""
-    from angarium.connecting import with_access
+    from angarium.access import with_access
 
     await with_access(settings, _check_with)
 

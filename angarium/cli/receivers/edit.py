@@ -102,7 +102,7 @@ def _stored(settings: Settings, name: str, text: str, revision: int) -> "PutResu
     """Store the text; a failure is returned, not raised, since the text would be lost with it."""
     from actors.configuration.parsing import members_of
     from actors.errors import AngariumError
-    from angarium.connecting import with_access
+    from angarium.access import with_access
     from angarium.operations.configurations.put import NewConfiguration, put_configuration
     from angarium.operations.failures import not_done
 

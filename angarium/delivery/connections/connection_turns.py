@@ -87,20 +87,20 @@ class Bound(Generic[T]):
 class Waiter(Generic[T]):
     """An attempt that needs a slot at a host and an overall one; the future is done once it has both.
 
-    - `alternative`: the name of a thing that it would accept instead.
-    - `received`: that thing, once it was given.
+    - `accepts_idle_of`: the key of an idle connection that it would take instead of a slot.
+    - `received`: that connection, once it was given.
     - `queue`: the one in which it waits, if any.
     """
 
-    __slots__ = ("alternative", "future", "host", "queue", "received", "receiver")
+    __slots__ = ("accepts_idle_of", "future", "host", "queue", "received", "receiver")
 
     def __init__(
-        self, future: asyncio.Future[None], receiver: str, host: Bound[T], alternative: object = None
+        self, future: asyncio.Future[None], receiver: str, host: Bound[T], accepts_idle_of: object = None
     ) -> None:
         self.future = future
         self.receiver = receiver
         self.host = host
-        self.alternative = alternative
+        self.accepts_idle_of = accepts_idle_of
         self.received: T | None = None
         self.queue: TurnQueue[Waiter[T]] | None = None
 
@@ -132,23 +132,23 @@ class Slots(Generic[T]):
             self._whole.taken -= 1
         self._leave_host(host)
 
-    def give(self, bound: Bound[T], thing: T, name: object) -> bool:
-        """Give `thing` to the first in the queue if it accepts one of that name; it then has no slot."""
+    def give(self, bound: Bound[T], idle: T, key: object) -> bool:
+        """Give an idle connection to the first in the queue if it accepts this key; it then has no slot."""
         queue = bound.queue
         if not queue.count:
             return False
         first = queue.first()
-        if first.alternative != name or first.future.done():
+        if first.accepts_idle_of != key or first.future.done():
             return False
         _next_waiter(queue)
         if bound is self._whole:
             self._leave_host(first.host)
-        first.received = thing
+        first.received = idle
         first.wake()
         return True
 
     def withdraw(self, waiter: Waiter[T]) -> None:
-        """Give up both slots, or the place in the queue; not for an attempt that was given `alternative`."""
+        """Give up both slots, or the place in the queue; not if it was given a connection."""
         queue, waiter.queue = waiter.queue, None
         if queue is None:
             self.leave(waiter.host)

@@ -175,7 +175,7 @@ class Pool:
             return kept
         host = self._host(key)
         waiter: Waiter[Http1Connection] = Waiter(
-            self._loop.create_future(), key.receiver, host, alternative=None if fresh else key
+            self._loop.create_future(), key.receiver, host, accepts_idle_of=None if fresh else key
         )
         self._slots.enter(waiter)
         self._make_room(host)

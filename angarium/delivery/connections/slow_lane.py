@@ -6,8 +6,8 @@ last attempt shows whether a receiver is slow; a new receiver, or one with a new
 receiver may have the same URL, and a timeout that makes it slow.
 """
 
+from angarium.delivery.connections.fair_slots import FairSlots, Turn
 from angarium.delivery.connections.pool import ConnectionLimits
-from angarium.delivery.connections.shared_turns import SharedTurns, Turn
 from angarium.delivery.http_exchange.target import Target
 
 SLOW_EXCHANGE_S = 1.0
@@ -24,7 +24,7 @@ class SlowLane:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._known: dict[tuple[str, Target], None] = {}
-        self._turns = SharedTurns(_half(limits.connections_max), _half(limits.per_host_max))
+        self._turns = FairSlots(_half(limits.connections_max), _half(limits.per_host_max))
 
     def has(self, receiver: str, target: Target) -> bool:
         """True if the receiver was slow there."""

@@ -14,8 +14,8 @@ import ssl
 from typing import Self
 
 from angarium.delivery.connections.connect import NoAnswer, first_reached, is_local, within_deadline
+from angarium.delivery.connections.fair_slots import FairSlots, Turn
 from angarium.delivery.connections.guard import Allowed, Blocked, Guard, Unresolved
-from angarium.delivery.connections.shared_turns import SharedTurns, Turn
 from angarium.delivery.egress.file_value import FileValue
 from angarium.delivery.egress.tunnel import Tunnel, connect_head
 from angarium.delivery.http_exchange.http1 import Http1Connection
@@ -45,7 +45,7 @@ class Proxy:
         self._guard = guard
         self._authorization = authorization
         self._tls = tls
-        self._turns = SharedTurns(TUNNEL_REQUESTS_MAX, TUNNEL_REQUESTS_MAX // 2)
+        self._turns = FairSlots(TUNNEL_REQUESTS_MAX, TUNNEL_REQUESTS_MAX // 2)
 
     @property
     def version(self) -> int:

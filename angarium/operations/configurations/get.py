@@ -10,7 +10,7 @@ from msgspec import Struct
 from actors.configuration.parsing import members_of, parse
 from actors.errors import InvalidPolicy
 from actors.ids import check_tenant, split_receiver
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.configurations.masks import masked
 from angarium.operations.configurations.stored import not_found
 from angarium.operations.failures import operation

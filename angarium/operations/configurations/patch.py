@@ -9,7 +9,7 @@ from actors.configuration.parsing import members_of, rate_members
 from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy
 from actors.ids import split_receiver
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.configurations.masks import unmasked
 from angarium.operations.configurations.proposal import PutResult, check_revision, propose, store
 from angarium.operations.configurations.stored import not_found

@@ -16,7 +16,7 @@ from msgspec import Struct
 from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy
 from actors.configuration.signing_secrets import PREFIXES, Kind, secret_key
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.delivery.signing import public_key
 from angarium.operations.configurations.changes import MemberChange, between, secrets_of
 from angarium.operations.configurations.stored import confirmed

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from actors.configuration.signing_secrets import Kind
 from actors.ids import split_receiver
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.configurations.changes import MemberChange, secrets_of
 from angarium.operations.configurations.masks import unmasked
 from angarium.operations.configurations.proposal import (

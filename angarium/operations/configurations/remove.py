@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from actors.ids import split_receiver
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.configurations.proposal import check_revision
 from angarium.operations.configurations.stored import confirmed, not_found
 from angarium.operations.control_requests.ask import WaitingEvents, backlog, until_gone

@@ -13,7 +13,7 @@ from msgspec import Struct
 from actors.configuration.parsing import members_of
 from actors.configuration.signing_secrets import Kind
 from actors.ids import split_receiver
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.configurations.changes import secrets_of
 from angarium.operations.configurations.proposal import (
     check_revision,

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from actors.errors import Unavailable
 from actors.ids import split_receiver
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import OperationError
 from streams.nats.errors import NotPermitted
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.control_requests.state import state
 from angarium.operations.failures import NotDone
 from streams.bounded_gather import gather_bounded

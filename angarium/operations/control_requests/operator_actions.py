@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.control_requests.ask import (
     ATTEMPT_TIMEOUT_S,
     WaitingEvents,

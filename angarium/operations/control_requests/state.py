@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.control_requests.ask import ask
 from angarium.operations.failures import NotDone, OperationError, operation
 from angarium.operations.routing_delays import unrouted_notes

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.dead_letters.pages import Progress, Wanted, missing, no_progress, pages
 from angarium.operations.failures import operation
 from streams.dead_letters.letters import DeadLetters

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import OperationError, operation
 from streams.dead_letters.letters import DeadLetters, Letter
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from contextlib import suppress
 
-from angarium.connecting import Access
+from angarium.access import Access
 from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.nats.errors import NotPermitted
 

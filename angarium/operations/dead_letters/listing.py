@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.dead_letters.pages import Progress, no_progress
 from angarium.operations.failures import operation
 from streams.dead_letters.letters import READ_BYTES_MAX, DeadLetters, LetterFilter, ListedLetter

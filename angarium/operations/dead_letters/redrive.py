@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.dead_letters.pages import PAGE_LETTERS, Progress, Wanted, missing, no_progress, pages
 from angarium.operations.failures import operation
 from streams.clock import SystemTime

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from actors.errors import AngariumError, BadInput, InvalidPolicy
 from actors.ids import check_tenant
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.configurations.changes import MemberChange
 from angarium.operations.configurations.proposal import Proposal, PutResult, store
 from angarium.operations.configurations.put import NewConfiguration, proposed

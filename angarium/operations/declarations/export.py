@@ -7,7 +7,7 @@ from msgspec import Struct
 from actors.configuration.parsing import members_of
 from actors.errors import InvalidPolicy
 from actors.ids import check_tenant
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.configurations.masks import masked
 from angarium.operations.failures import operation
 from streams.buckets.stored_configurations import StoredConfigurations

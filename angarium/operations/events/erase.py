@@ -8,7 +8,7 @@ import time
 from msgspec import Struct
 
 from actors.times_as_text import instant_text
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import OperationError, operation
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing.erasures import Erasure, Erasures

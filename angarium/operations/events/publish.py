@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from actors.configuration.parsing import parse
 from actors.errors import InvalidPolicy, Unavailable
 from actors.subscriptions import Subscriptions
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.events.message import EventMessage, NewEvent, message_of
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.missing_streams import find_missing
+from angarium.operations.missing_streams import missing_streams_or_none
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.answers import Forbidden, NoResponders, Refused, Stored, Unanswered
 from streams.nats.errors import ApiError
@@ -104,7 +104,7 @@ class Publisher:
             text = f"NATS did not confirm the event ({why}); it may be stored"
             remedy = f": publish it again with --id {message.id}, and see angarium doctor"
             return OperationError("unanswered", text, remedy=remedy)
-        missing = await find_missing(self._access)
+        missing = await missing_streams_or_none(self._access)
         if missing is not None and message.stream in missing.names:
             text = f"the event is not stored: {missing.text}"
             return OperationError("unanswered", text, remedy=f": {missing.remedy}")

@@ -17,7 +17,7 @@ from actors.machine.event import Event
 from actors.machine.state import State
 from actors.times_as_text import instant_text
 from angarium import quantities
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.control_requests.state import StateDocument, state
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receiver_list.health import ReceiverHealth

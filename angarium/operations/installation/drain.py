@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.control_requests.ask import ask_subject
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.installation.fleet import live_nodes

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actors.errors import Unavailable, Unusable
 from actors.tenant_settings import TenantSettings
 from angarium import package_check, quantities
-from angarium.connecting import Access, installation, open_jetstream
+from angarium.access import Access, installation, open_jetstream
 from angarium.operations.failures import operation
 from angarium.operations.installation import sizing
 from angarium.operations.installation.finding import Finding, ok, problem, warning

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import operation
 from streams.bounded_gather import gather_bounded
 from streams.control_requests.micro_service import refused_shards

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.machine.facts import AlertKind
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import operation
 from angarium.operations.installation.examine import if_permitted
 from angarium.operations.installation.finding import Finding

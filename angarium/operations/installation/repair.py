@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from actors.errors import Unusable
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import NotDone, not_done, operation
 from streams.clock import SystemTime
 from streams.nats.errors import RepairError

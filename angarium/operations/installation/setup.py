@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import operation
 from angarium.operations.installation.sizing import StreamRoom, rooms
 from streams.installation.setup import setup

@@ -6,7 +6,7 @@ import uuid
 
 from msgspec import Struct
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.jobs.plans import JobDocument, JobKind, StoredPlan, job_document, plan_of
 from angarium.operations.replays.resendable import ReplayFilter, find_resendable

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from actors.ids import check_tenant
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import operation
 from angarium.operations.jobs.plans import JobDocument, StoredPlan, is_over, job_document, tenant_of_plan
 from angarium.operations.jobs.waiting import all_plans, running_jobs, why_no_slot

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from actors.times_as_text import instant_text
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import OperationError
 from streams.clock import SystemTime
 from streams.nats.answers import StoredMessage

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from actors.errors import Unusable
 from actors.times_as_text import instant_text
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.jobs.plans import JobKind
 from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters, LetterFilter, LetterPage

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import operation
 from angarium.operations.jobs.plans import JobDocument, StoredPlan, job_document, plan_of_job
 from angarium.operations.jobs.waiting import all_plans, running_jobs, waits_for_slot, why_no_slot

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.jobs.plans import JobDocument, StoredPlan, job_document, plan_key, plan_of_job
 from streams.journal.fence import Appended, append

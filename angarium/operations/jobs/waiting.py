@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from actors.errors import Unusable
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.jobs.job_slots import SLOT_TURN_S, SLOTS_MAX, TENANT_SLOTS_MAX
 from angarium.operations.jobs.plans import StoredPlan, plan_in, state_of
 from streams.clock import SystemTime

@@ -14,7 +14,7 @@ from actors.machine.numbering import Numbered
 from actors.subscriptions import matches
 from actors.times_as_text import instant_text
 from angarium import logs
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import operation
 from angarium.operations.live.journal_pages import (
     AttemptPosition,

@@ -21,7 +21,7 @@ from actors.machine.state import State
 from actors.status import held_back
 from actors.times_as_text import age_text, instant_text_or_none
 from angarium import logs
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receiver_list.health import ReceiverHealth

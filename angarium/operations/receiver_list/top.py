@@ -5,7 +5,7 @@ import time
 from msgspec import Struct
 
 from actors.times_as_text import instant_text
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.receiver_list.listing import ListedReceiver, overview
 from angarium.operations.receiver_list.pace import RecentCounts

@@ -5,7 +5,7 @@ from collections import Counter
 from msgspec import Struct, field
 
 from actors.times_as_text import instant_text
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import operation
 from angarium.operations.replays.resendable import ReplayFilter, find_resendable
 from streams.reading.messages import stored_event

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from actors.ids import split_receiver
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.dead_letters.pages import Progress, no_progress
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.replays.resendable import ReplayFilter, find_resendable

@@ -8,10 +8,10 @@ from actors.errors import BadInput
 from actors.ids import split_receiver
 from actors.machine.state import State
 from actors.times_as_text import instant_text
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.configurations.stored import not_found
 from angarium.operations.failures import OperationError
-from angarium.operations.missing_streams import find_missing
+from angarium.operations.missing_streams import missing_streams_or_none
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.retry import retry_for_command
 from streams.observation.receiver_snapshots import last_snapshot, wait_for_snapshots
@@ -55,7 +55,8 @@ async def find_resendable(access: Access, receiver: str, wanted: ReplayFilter) -
         raise BadInput(
             f"{wrong[0][:60]!r} is not an event type; write a NATS wildcard, such as order.* or order.>"
         )
-    if missing := await find_missing(access):  # What follows waits for a bucket that does not answer.
+    # What follows waits for a bucket that does not answer.
+    if missing := await missing_streams_or_none(access):
         raise OperationError("refused", missing.text, remedy=f": {missing.remedy}")
     # This comes before the end of the stream: later removals end the replay.
     configurations = StoredConfigurations(access.js, access.names)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from actors.ids import check_tenant
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.tokens.secret import Secret, new_secret
 from streams.buckets.api_tokens import ALL_TENANTS, Scope, Token, TokenStore

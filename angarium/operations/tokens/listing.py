@@ -4,7 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import operation
 from streams.buckets.api_tokens import Scope, TokenStore
 

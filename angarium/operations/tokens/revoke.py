@@ -2,7 +2,7 @@
 
 import re
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import OperationError, operation
 from streams.buckets.api_tokens import TokenStore
 from streams.nats import answers

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from actors.errors import Unavailable
+from angarium.access import Access
 from angarium.api.background import jobs
 from angarium.api.background.jobs import Jobs
-from angarium.connecting import Access
 from angarium.settings import Settings
 from streams.buckets.api_tokens import Token, TokenStore
 from streams.buckets.known_configurations import KnownConfigurations

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actors.errors import BadInput, Unavailable
 from actors.machine import facts as f
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.live import journal_pages
 from angarium.operations.live import tail as tail_room
 from angarium.operations.live.journal_pages import JournalPages, Missed

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from actors.errors import AngariumError, NewerVersion, Unavailable
 from actors.machine.outcome import Outcome
 from actors.ports import Attempt, BatchAttempt
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.node.app import joined_node
 from angarium.node.monitor import unready
 from angarium.node.node import Node

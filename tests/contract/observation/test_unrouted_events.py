@@ -8,7 +8,7 @@ import pytest
 
 from actors.configuration.policy import Rate
 from actors.tenant_settings import TenantSettings
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations import routing_delays
 from angarium.operations.installation import routing_findings, sizing
 from angarium.operations.installation.examine import UNROUTED_REMEDY, room

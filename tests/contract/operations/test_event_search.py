@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from actors.configuration.policy import Rate
 from actors.tenant_settings import TenantSettings
+from angarium.access import Access
 from angarium.cli.ledger_queries.event import erased_text, place_text
-from angarium.connecting import Access
 from angarium.node.app import open_node
 from angarium.operations.control_requests.held_receivers import HeldReceiver, held_receivers
 from angarium.operations.control_requests.state import state_and_unrouted

@@ -1,6 +1,6 @@
 """Permissions that a process tries before it starts: that stores nothing, and leaves out what is away."""
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.needed_permissions import check_permissions
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream

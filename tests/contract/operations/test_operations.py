@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.configurations import remove
 from angarium.operations.configurations.get import ShownConfiguration, get_configuration
 from angarium.operations.configurations.proposal import PutResult

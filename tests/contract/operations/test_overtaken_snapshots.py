@@ -9,8 +9,8 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import State
+from angarium.access import Access
 from angarium.cli.receivers.table import TOP_COLUMNS, cells
-from angarium.connecting import Access
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
 from angarium.operations.installation.unhealthy_findings import unhealthy_findings
 from angarium.operations.receiver_list import listing

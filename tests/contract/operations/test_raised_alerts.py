@@ -7,7 +7,7 @@ import pytest
 
 from actors.errors import NewerVersion
 from actors.machine.state import Alert, State
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.installation import raised_alerts, unhealthy_findings
 from angarium.operations.installation.raised_alerts import (

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from actors.errors import Unavailable
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.replays import replay as operation
 from angarium.operations.replays.preview import Preview, preview

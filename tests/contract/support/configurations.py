@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names

@@ -7,10 +7,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from angarium.delivery.connections.fair_slots import FairSlots
 from angarium.delivery.connections.paced_expiry import EXPIRED_IN_TURN_MAX
 from angarium.delivery.connections.paced_starts import BEGUN_IN_TURN_MAX
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, Key, Pool
-from angarium.delivery.connections.shared_turns import SharedTurns
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
 from angarium.delivery.http_exchange.transport import Failure, FailureKind
@@ -41,7 +41,7 @@ async def test_exchanges_that_expire_together_leave_turns_for_others() -> None:
 
 
 async def test_attempts_that_wait_in_vain_together_leave_turns_for_others() -> None:
-    turns, loop = SharedTurns(1, 1), asyncio.get_running_loop()
+    turns, loop = FairSlots(1, 1), asyncio.get_running_loop()
     with turns.turn("acme", "acme.first") as first:
         assert await first.begin(loop.time() + 60)
         ended: list[bool] = []
@@ -60,7 +60,7 @@ async def test_attempts_that_wait_in_vain_together_leave_turns_for_others() -> N
 
 
 async def test_a_turn_that_comes_with_the_deadline_goes_to_the_next_attempt() -> None:
-    turns, loop = SharedTurns(1, 1), asyncio.get_running_loop()
+    turns, loop = FairSlots(1, 1), asyncio.get_running_loop()
     first, second, third = (turns.turn("acme", f"acme.{name}") for name in ("first", "second", "third"))
     assert await first.begin(loop.time() + 60)
     now = loop.time()
@@ -73,7 +73,7 @@ async def test_a_turn_that_comes_with_the_deadline_goes_to_the_next_attempt() ->
 
 
 async def test_a_turn_is_not_given_to_an_attempt_whose_time_is_over() -> None:
-    turns, loop = SharedTurns(9, 9), asyncio.get_running_loop()
+    turns, loop = FairSlots(9, 9), asyncio.get_running_loop()
     holders = [turns.turn("acme", f"acme.h{number}") for number in range(9)]
     for each in holders:
         assert await each.begin(loop.time() + 60)

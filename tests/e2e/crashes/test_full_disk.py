@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.events import publish
 from angarium.operations.events.message import NewEvent
 from angarium.operations.events.publish import Publisher

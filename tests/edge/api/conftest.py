@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from actors.machine.facts import Burial
+from angarium.access import Access, open_jetstream
 from angarium.api import server
 from angarium.api.api_state import ApiState
-from angarium.connecting import Access, open_jetstream
 from angarium.operations.tokens.create import CreatedToken, NewToken, create
 from angarium.settings import Settings
 from streams.buckets.api_tokens import Scope

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from actors.machine.facts import Burial
+from angarium.access import Access
 from angarium.api.openapi.dead_letters import Reason
 from angarium.api.requests.request_limits import TENANTS_MIN, RequestLimits
 from angarium.api.routes import dead_letters
-from angarium.connecting import Access
 from angarium.operations.dead_letters import listing
 from angarium.operations.dead_letters import redrive as redrives
 from angarium.operations.dead_letters.redrive import Sent

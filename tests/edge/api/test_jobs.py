@@ -14,11 +14,11 @@ import pytest
 
 from actors.machine.numbering import Frontier
 from actors.machine.state import State
+from angarium.access import Access
 from angarium.api import server
 from angarium.api.background import jobs
 from angarium.api.openapi import dead_letters
 from angarium.api.problems import HIDDEN
-from angarium.connecting import Access
 from angarium.operations.jobs import job_slots, plans, run
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.listing import JobPage, list_jobs

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from actors.machine import facts as f
-from angarium.api import api_state, connections, server
+from angarium.api import api_state, bounded_protocol, server
 from angarium.api.background import tail_streams
 from angarium.api.background.paced_work import PacedWork
 from angarium.api.background.tail_streams import Tails, TailStream
@@ -370,7 +370,7 @@ async def test_a_client_that_does_not_read_is_cut_off_and_slows_down_no_other(
     api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail_streams, "BUFFER_MAX", 64 << 10)
-    monkeypatch.setattr(connections, "STALLED_MAX_S", 4.0)  # Its buffer is full before that.
+    monkeypatch.setattr(bounded_protocol, "STALLED_MAX_S", 4.0)  # Its buffer is full before that.
     token = await api.token("acme", ["read"])
     here = server.bind_socket("127.0.0.1", 0)
     here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -415,13 +415,13 @@ async def test_an_answer_that_is_not_read_ends_the_connection(
 ) -> None:
     ended = asyncio.Event()
 
-    class Watched(connections.Connection):
+    class Watched(bounded_protocol.BoundedProtocol):
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             ended.set()
 
-    monkeypatch.setattr(connections, "STALLED_MAX_S", 0.2)
-    monkeypatch.setattr(server, "Connection", Watched)
+    monkeypatch.setattr(bounded_protocol, "STALLED_MAX_S", 0.2)
+    monkeypatch.setattr(server, "BoundedProtocol", Watched)
     here = server.bind_socket("127.0.0.1", 0)
     here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     async with server.served(api.to.settings, here):

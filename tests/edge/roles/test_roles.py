@@ -13,7 +13,7 @@ import httpx
 import pytest
 from nats.errors import NoRespondersError
 
-from angarium.connecting import Access, open_jetstream
+from angarium.access import Access, open_jetstream
 from angarium.operations.events.search import NEVER_PUBLISHED, EventSearch, search_event
 from angarium.settings import Settings
 from tests.support.fleet.sink import Reply, Sink

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from actors.errors import Unavailable
 from actors.machine.outcome import Answered, Outcome
 from actors.ports import Attempt, BatchAttempt
+from angarium.access import Access
 from angarium.api.background import jobs as background
 from angarium.api.background.jobs import Jobs
-from angarium.connecting import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.jobs import begin, plans, run
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay

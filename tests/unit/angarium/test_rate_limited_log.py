@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.machine.alerts.health_changes import HealthChange, HealthChangeName
-from angarium.node.announcer import BURST_MAX, TENANTS_MAX, Announcer
+from angarium.node.health_log import BURST_MAX, TENANTS_MAX, HealthLog
 from angarium.rate_limited_log import RateLimitedLog
 from tests.unit.worlds.virtual_time import in_virtual_time
 
@@ -86,7 +86,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 @in_virtual_time
 async def test_a_change_of_health_is_logged_in_full(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    tell = Announcer()
+    tell = HealthLog()
     tell(change("acme.billing"))
     tell(change("acme.billing", "recovered"))
     assert lines(caplog) == ["WARNING receiver.offline acme.billing", "INFO receiver.recovered acme.billing"]
@@ -98,7 +98,7 @@ async def test_a_change_of_health_is_logged_in_full(caplog: pytest.LogCaptureFix
 async def test_ten_thousand_that_flap_neither_flood_the_log_nor_hide_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    tell = Announcer()
+    tell = HealthLog()
     for _ in range(10):
         for number in range(10_000):
             tell(change(f"hostile.r{number}"))
@@ -110,7 +110,7 @@ async def test_ten_thousand_that_flap_neither_flood_the_log_nor_hide_others(
 
 @in_virtual_time
 async def test_a_quiet_tenant_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    tell = Announcer()
+    tell = HealthLog()
     for number in range(3 * TENANTS_MAX):
         tell(change(f"t{number}.r"))
         await asyncio.sleep(0.1)

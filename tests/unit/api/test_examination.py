@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
+from angarium.access import Access
 from angarium.api import examination
 from angarium.api.examination import Examination
 from angarium.api.problems import ProblemRaised
-from angarium.connecting import Access
 from angarium.operations.installation.finding import Finding, problem, warning
 from angarium.operations.installation.raised_alerts import ExaminedReceivers
 from tests.unit.worlds.virtual_time import in_virtual_time

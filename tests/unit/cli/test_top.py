@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from angarium import connecting
+from angarium import access
 from angarium.cli.live.top import _watch
 from angarium.operations.failures import NotDone
 from angarium.operations.receiver_list import top
@@ -37,7 +37,7 @@ async def test_an_outage_is_said_once_and_waited_for(
     async def nothing(*_: Any, **__: Any) -> AsyncIterator[None]:
         yield
 
-    monkeypatch.setattr(connecting, "open_jetstream", nothing)
+    monkeypatch.setattr(access, "open_jetstream", nothing)
     monkeypatch.setattr(top, "Top", Screens)
     await _watch(Settings(), None, 0.0, 10, wide=True, as_json=False)
     shown = capsys.readouterr()

@@ -162,9 +162,9 @@ class Held(RuleBasedStateMachine):
         self.slots = Slots(self.whole)
         self.waiters: list[Waiter[str]] = []
 
-    @rule(host=st.integers(0, 2), receiver=RECEIVERS, alternative=st.sampled_from([None, "x"]))
-    def enter(self, host: int, receiver: str, alternative: str | None) -> None:
-        waiter: Waiter[str] = Waiter(self.loop.create_future(), receiver, self.hosts[host], alternative)
+    @rule(host=st.integers(0, 2), receiver=RECEIVERS, accepts_idle_of=st.sampled_from([None, "x"]))
+    def enter(self, host: int, receiver: str, accepts_idle_of: str | None) -> None:
+        waiter: Waiter[str] = Waiter(self.loop.create_future(), receiver, self.hosts[host], accepts_idle_of)
         self.slots.enter(waiter)
         self.waiters.append(waiter)
 

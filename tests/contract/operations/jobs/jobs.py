@@ -3,7 +3,7 @@
 import asyncio
 
 from actors.machine.facts import Burial
-from angarium.connecting import Access
+from angarium.access import Access
 from angarium.operations.jobs import plans
 from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
 from angarium.operations.jobs.plans import JobDocument

@@ -6,9 +6,9 @@ import uuid
 import pytest
 from msgspec.structs import replace
 
+from angarium.access import Access
 from angarium.api.background import jobs
 from angarium.api.background.jobs import Jobs
-from angarium.connecting import Access
 from angarium.operations.jobs import job_slots, plans, run
 from angarium.operations.jobs.plans import JobDocument, plan_of_job
 from angarium.operations.jobs.run import run_job

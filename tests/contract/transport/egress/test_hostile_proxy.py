@@ -7,8 +7,8 @@ from collections.abc import Hashable
 import pytest
 
 from angarium.delivery.connections.connection_turns import Waiter
+from angarium.delivery.connections.fair_slots import FairSlots
 from angarium.delivery.connections.pool import ConnectionLimits
-from angarium.delivery.connections.shared_turns import SharedTurns
 from angarium.delivery.egress import proxy as proxy_module
 from angarium.delivery.egress.proxy import TUNNEL_REQUESTS_MAX
 from angarium.delivery.egress.tunnel import ANSWER_BYTES_MAX
@@ -264,13 +264,13 @@ async def test_an_attempt_with_several_addresses_keeps_its_place_in_the_queue_at
 ) -> None:
     monkeypatch.setattr(proxy_module, "TUNNEL_REQUESTS_MAX", 2)
     queued: list[str] = []
-    enter = SharedTurns.enter
+    enter = FairSlots.enter
 
-    def counted(turns: SharedTurns, sharer: Hashable, name: str) -> Waiter[None]:
+    def counted(turns: FairSlots, sharer: Hashable, name: str) -> Waiter[None]:
         queued.append(name)
         return enter(turns, sharer, name)
 
-    monkeypatch.setattr(SharedTurns, "enter", counted)
+    monkeypatch.setattr(FairSlots, "enter", counted)
     names.addresses["hook.example"] = ("127.0.0.2", "127.0.0.1")
     proxy.script = silent
     transport = egress.transport(proxies=_settings(proxy))

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from angarium.api import connections
-from angarium.api.connections import HEADERS_MAX, PIPELINED_MAX
+from angarium.api import bounded_protocol
+from angarium.api.bounded_protocol import HEADERS_MAX, PIPELINED_MAX
 from angarium.api.requests import bodies
 from angarium.api.requests.request_limits import TENANTS_MIN, RequestLimits
 from angarium.operations.events import accept
@@ -41,7 +41,7 @@ async def said(api: Api, *pieces: bytes) -> bytes:
 async def test_a_body_that_drips_is_cut_off(api: Api, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "BODY_TIMEOUT_S", 0.2)
     monkeypatch.setattr(bodies, "SLOWEST_BYTES_PER_S", 1 << 30)
-    monkeypatch.setattr(connections, "LINGER_MAX_S", 0.2)
+    monkeypatch.setattr(bounded_protocol, "LINGER_MAX_S", 0.2)
     for length in ("content-length: 100", "transfer-encoding: chunked"):
         raw = await connected(api)
         raw.writer.write(f"{head}{length}\r\n\r\n".encode())
@@ -60,7 +60,7 @@ async def _drip(raw: Raw) -> None:
 
 
 async def test_a_head_that_drips_is_cut_off(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(bounded_protocol, "HEAD_TIMEOUT_S", 0.2)
     assert await said(api) == b""
     assert await said(api, b"POST / HTTP/1.1\r\nx-") == b""
 
@@ -72,7 +72,7 @@ async def test_a_head_that_drips_is_cut_off_on_a_connection_that_was_used(
     raw.writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
     async with asyncio.timeout(PATIENCE_S):
         await raw.reader.readuntil(b"}")
-    monkeypatch.setattr(connections, "HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(bounded_protocol, "HEAD_TIMEOUT_S", 0.2)
     raw.writer.write(b"GET /healthz HTTP/1.1\r\nx-")
     assert await raw.rest() == b""
     raw.writer.close()
@@ -109,7 +109,7 @@ async def test_a_client_that_goes_away_is_no_defect(
 async def test_only_a_limited_number_of_clients_is_connected(
     api: Api, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(bounded_protocol, "CONNECTIONS_MAX", 2)
     request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
     few = [await connected(api) for _ in range(2)]
     for raw in few:
@@ -122,7 +122,7 @@ async def test_only_a_limited_number_of_clients_is_connected(
 
 async def test_idle_connections_keep_out_no_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that has been idle for longest gives way."""
-    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(bounded_protocol, "CONNECTIONS_MAX", 2)
     request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
     few = [await connected(api) for _ in range(2)]
     for raw in reversed(few):
@@ -142,8 +142,8 @@ async def test_idle_connections_keep_out_no_client(api: Api, monkeypatch: pytest
 async def test_an_unwanted_body_is_read_up_to_a_limit(
     api: Api, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LINGER_BYTES_MAX", 1 << 20)
-    monkeypatch.setattr(connections, "LINGER_MAX_S", 2 * PATIENCE_S)
+    monkeypatch.setattr(bounded_protocol, "LINGER_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(bounded_protocol, "LINGER_MAX_S", 2 * PATIENCE_S)
     raw = await connected(api)
     raw.writer.write(f"{head}content-length: {1 << 40}\r\n\r\n".encode())
     async with asyncio.timeout(PATIENCE_S):
@@ -156,7 +156,7 @@ async def test_an_unwanted_body_is_read_up_to_a_limit(
 async def test_an_unwanted_body_is_read_for_a_short_time(
     api: Api, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LINGER_MAX_S", 0.2)
+    monkeypatch.setattr(bounded_protocol, "LINGER_MAX_S", 0.2)
     raw = await connected(api)
     raw.writer.write(f"{head}content-length: {1 << 40}\r\n\r\n".encode())
     async with asyncio.timeout(PATIENCE_S):

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from angarium.access import Access, open_jetstream
 from angarium.api import server
-from angarium.connecting import Access, open_jetstream
 from angarium.settings import Settings
 from streams.installation.setup import setup
 from tests.edge.api.conftest import Api

@@ -1,4 +1,4 @@
-"""The rates of tokens: events per second, counted by each API process for itself.
+"""Rates of requests, by token or by tenant, counted by each API process for itself.
 
 A batch is accepted if the bucket has a token for each of its events, or is full; a deficit has to be refilled
 before the next request. A bucket large enough for a whole batch would accept that many single events at once.
@@ -10,7 +10,7 @@ from collections import OrderedDict
 from msgspec import Struct
 
 KEPT_MAX = 10_000
-"""Tokens whose buckets are kept; those used longest ago are dropped, since their buckets are full."""
+"""Keys whose buckets are kept; those used longest ago are dropped, since their buckets are full."""
 
 
 class _Bucket(Struct):
@@ -18,8 +18,8 @@ class _Bucket(Struct):
     at: float
 
 
-class Standing(Struct, frozen=True):
-    """The tokens left, and how long it takes until there is one (`next_s`), and until the bucket is full."""
+class RateStatus(Struct, frozen=True):
+    """The requests left, and the time until there is one (`next_s`), and until the bucket is full."""
 
     admitted: bool
     limit: int
@@ -36,28 +36,28 @@ class Standing(Struct, frozen=True):
         }
 
 
-class TokenRates:
-    """The buckets of the tokens that have a rate. `now` is the event loop's clock, in seconds."""
+class RequestRates:
+    """The buckets of tokens, or of tenants, by key. `now` is the event loop's clock, in seconds."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    def take(self, token: str, rate: float, events: int, now: float) -> Standing:
-        """Take `events` tokens if the bucket has as many, or is full."""
+    def take(self, key: str, rate: float, count: int, now: float) -> RateStatus:
+        """Take as many from the bucket of the key, if it has them or is full."""
         limit = max(1, math.ceil(rate))
-        bucket = self._buckets.get(token)
+        bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._buckets[token] = _Bucket(limit, now)
+            bucket = self._buckets[key] = _Bucket(limit, now)
             if len(self._buckets) > KEPT_MAX:
                 self._buckets.popitem(last=False)
-        self._buckets.move_to_end(token)
+        self._buckets.move_to_end(key)
         bucket.level = min(limit, bucket.level + max(0.0, now - bucket.at) * rate)
         bucket.at = now
-        needed = min(events, limit)
+        needed = min(count, limit)
         admitted = bucket.level >= needed
         if admitted:
-            bucket.level -= events
-        return Standing(
+            bucket.level -= count
+        return RateStatus(
             admitted=admitted,
             limit=limit,
             remaining=max(0, math.floor(bucket.level)),

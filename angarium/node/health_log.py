@@ -30,7 +30,7 @@ _LINES: dict[LineName, Callable[[], RateLimitedLog]] = {
 }
 
 
-class Announcer:
+class HealthLog:
     """Logs changes of the health of receivers, at a limited rate."""
 
     def __init__(self) -> None:

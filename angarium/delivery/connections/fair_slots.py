@@ -8,7 +8,7 @@ from angarium.delivery.connections.connection_turns import Bound, Slots, Waiter
 from angarium.delivery.connections.paced_expiry import PacedExpiry
 
 
-class SharedTurns:
+class FairSlots:
     """Slots that attempts take in turns: `capacity` in all, and `share_max` for each host or tenant."""
 
     def __init__(self, capacity: int, share_max: int) -> None:
@@ -40,7 +40,7 @@ class Turn:
 
     __slots__ = ("_receiver", "_sharer", "_turns", "_waiter")
 
-    def __init__(self, turns: SharedTurns, sharer: Hashable, receiver: str) -> None:
+    def __init__(self, turns: FairSlots, sharer: Hashable, receiver: str) -> None:
         self._turns = turns
         self._sharer = sharer
         self._receiver = receiver

@@ -1,4 +1,4 @@
-"""Connections: uvicorn's protocol, with bounds that it lacks.
+"""The protocol of uvicorn, with bounds that it lacks.
 
 uvicorn waits for a head without limit, accepts any number of headers of any length, and closes the connection
 while a client is still sending, so that the client sees a reset instead of the answer.
@@ -68,7 +68,9 @@ class _CancellableApp:
     uvicorn would log a traceback for that, and answer 500.
     """
 
-    def __init__(self, connection: "Connection", cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+    def __init__(
+        self, connection: "BoundedProtocol", cycle: RequestResponseCycle, app: ASGI3Application
+    ) -> None:
         self._connection = connection
         self._cycle = cycle
         self._app = app
@@ -93,7 +95,7 @@ class _Send:
 
     __slots__ = ("_connection", "_cycle")
 
-    def __init__(self, connection: "Connection", cycle: RequestResponseCycle) -> None:
+    def __init__(self, connection: "BoundedProtocol", cycle: RequestResponseCycle) -> None:
         self._connection = connection
         self._cycle = cycle
 
@@ -148,7 +150,7 @@ async def send_answer(
         await send({"type": "http.response.body", "body": content, "more_body": False})
 
 
-class Connection(HttpToolsProtocol):
+class BoundedProtocol(HttpToolsProtocol):
     """One connection of a client. `ends`: an answer has said that it is the last one."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -240,13 +242,14 @@ class Connection(HttpToolsProtocol):
     def _make_room(self) -> bool:
         """Close the connection that has been idle for longest, so that idle ones keep no client out."""
         _full(most=CONNECTIONS_MAX)
-        idle = [each for each in self.connections if isinstance(each, Connection) and each._is_idle(self)]
+        ours = (each for each in self.connections if isinstance(each, BoundedProtocol))
+        idle = [each for each in ours if each._is_idle(self)]
         if not idle:
             return False
         min(idle, key=lambda each: each._idle_since).transport.close()
         return True
 
-    def _is_idle(self, new: "Connection") -> bool:
+    def _is_idle(self, new: "BoundedProtocol") -> bool:
         """True if it waits for the next request of its client."""
         answered = self.cycle is None or self.cycle.response_complete
         return answered and not (
