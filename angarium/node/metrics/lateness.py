@@ -1,6 +1,6 @@
-"""Receivers that are behind: an attempt has been due for a minute, and nothing is being attempted.
+"""Receivers that are late: an attempt has been due for a minute, and nothing is being attempted.
 
-A receiver that is held back, or out of tokens, is not behind, however many events wait for it: this measures
+A receiver that is held back, or out of tokens, is not late, however many events wait for it: this measures
 Angarium, not receivers.
 """
 
@@ -9,19 +9,19 @@ from actors.machine.scheduling.rules import hold
 from actors.runtime.actor import Actor
 from actors.runtime.host import Host
 
-BEHIND_AFTER_S = 60.0
+LATE_AFTER_S = 60.0
 
 
-def is_behind(actor: Actor, now: float) -> bool:
+def is_late(actor: Actor, now: float) -> bool:
     """True if an attempt of this loaded actor is due for longer than a minute and none is in flight."""
     since = _due_since(actor, now)
-    return since is not None and now - max(since, actor.environment.claimed_at) > BEHIND_AFTER_S
+    return since is not None and now - max(since, actor.environment.claimed_at) > LATE_AFTER_S
 
 
-def not_loaded_behind(host: Host, now: float) -> int:
+def not_loaded_late(host: Host, now: float) -> int:
     """The number of receivers that should have come back after the takeover more than a minute ago."""
     due = (at for at in host.residents.not_loaded.values() if at is not None)
-    return sum(now - max(at, host.claimed_at) > BEHIND_AFTER_S for at in due)
+    return sum(now - max(at, host.claimed_at) > LATE_AFTER_S for at in due)
 
 
 def _due_since(actor: Actor, now: float) -> float | None:

@@ -71,7 +71,7 @@ class NodeMetrics(Collector):
         yield single("angarium_actors", seen.actors)
         yield single("angarium_receivers_parked", seen.parked)
         yield from _held(seen.held, most)
-        yield single("angarium_receivers_behind", seen.behind)
+        yield single("angarium_receivers_late", seen.late)
         yield labelled("angarium_rate_buckets", {fill: seen.fills[fill] for fill in FILLS})
         yield single("angarium_events_waiting", seen.waiting)
         yield labelled("angarium_backlog_events", largest(seen.backlogs, most))

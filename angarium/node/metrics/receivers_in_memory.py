@@ -11,7 +11,7 @@ from actors.memory.tokens import Tokens
 from actors.runtime.host import Host
 from actors.runtime.pending import Pending
 from actors.status import held_back
-from angarium.node.metrics.lateness import is_behind, not_loaded_behind
+from angarium.node.metrics.lateness import is_late, not_loaded_late
 
 HELD_BACK = ("throttled", "backing_off", "offline", "paused", "disabled", "misconfigured", "unverified")
 FILLS = ("empty", "low", "high", "full")
@@ -30,7 +30,7 @@ class ReceiversInMemory(Struct):
     parked: int = 0
     waiting: int = 0
     in_flight: int = 0
-    behind: int = 0
+    late: int = 0
     held: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     fills: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     backlogs: dict[str, float] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class ReceiversInMemory(Struct):
         """Look at the receivers of a shard. One whose configuration is gone is none, and has no phase."""
         now = host.clock.now()
         self.parked += host.count_parked()
-        self.behind += not_loaded_behind(host, now)
+        self.late += not_loaded_late(host, now)
         for receiver, actor in host.actors.items():
             live, pending = actor.live, actor.pending
             waits = self._add_waiting(receiver, live.state, pending, now)
@@ -51,8 +51,8 @@ class ReceiversInMemory(Struct):
                 continue
             if phase := held_back(live.state, live.policy, now):
                 self.held[receiver.partition(".")[0], phase] += 1
-            if waits and not pending.in_flight and is_behind(actor, now):
-                self.behind += 1
+            if waits and not pending.in_flight and is_late(actor, now):
+                self.late += 1
             if live.tokens.bucket is not None:
                 self.fills[_fill(live.tokens, now)] += 1
 

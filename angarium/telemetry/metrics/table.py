@@ -91,7 +91,7 @@ NODE = (
         note="A named tenant has only the phases that some receiver is in",
     ),
     MetricDescription(
-        name="angarium_receivers_behind", kind=MetricKind.GAUGE, unit="{receiver}",
+        name="angarium_receivers_late", kind=MetricKind.GAUGE, unit="{receiver}",
         help="Receivers with an attempt that has been due for more than 60 s, and none in flight.",
         note="Nothing holds them back, and they have a token: the node is late",
     ),

@@ -1,4 +1,4 @@
-"""Receivers at a scrape: only those that exist have a phase, and one whose attempt is overdue is behind."""
+"""Receivers at a scrape: only those that exist have a phase, and one whose attempt is overdue is late."""
 
 from collections.abc import Callable
 
@@ -46,19 +46,19 @@ async def test_a_receiver_without_a_valid_configuration_is_misconfigured() -> No
 
 @in_virtual_time
 @pytest.mark.parametrize("make", WORLDS)
-async def test_an_attempt_that_is_overdue_makes_its_receiver_behind(make: Callable[[], ShardWorld]) -> None:
+async def test_an_attempt_that_is_overdue_makes_its_receiver_late(make: Callable[[], ShardWorld]) -> None:
     """The journal confirms nothing, so no attempt may start."""
     world = make()
     world.journal.stalled = True
     world.publish(3)
     await world.pass_time(59)
-    assert seen(world).behind == 0
+    assert seen(world).late == 0
     await world.pass_time(2)
-    assert seen(world).behind == 1
+    assert seen(world).late == 1
     world.journal.stalled = False
     world.host.residents.wake_all()
     await world.until_settled(3)
-    assert seen(world).behind == 0
+    assert seen(world).late == 0
     world.host.stop()
 
 
@@ -72,15 +72,15 @@ async def test_an_attempt_is_overdue_a_minute_after_its_shard_was_claimed_at_the
     world.journal.stalled = True
     world.hand_out()
     await world.pass_time(50)
-    assert (seen(world).waiting, seen(world).behind) == (3, 0)
+    assert (seen(world).waiting, seen(world).late) == (3, 0)
     await world.pass_time(20)
-    assert seen(world).behind == 1
+    assert seen(world).late == 1
     world.host.stop()
 
 
 @in_virtual_time
 @pytest.mark.parametrize("make", WORLDS)
-async def test_a_receiver_that_is_held_back_is_not_behind(make: Callable[..., ShardWorld]) -> None:
+async def test_a_receiver_that_is_held_back_is_not_late(make: Callable[..., ShardWorld]) -> None:
     """A pause, its rate, backoff, its own request and a slow answer hold it back."""
     paused, limited = make(paused=True), make(rate=Rate(limit=1, per="hour", burst=1))
     failing, throttled, slow = make(), make(), make()
@@ -92,7 +92,7 @@ async def test_a_receiver_that_is_held_back_is_not_behind(make: Callable[..., Sh
         world.publish(5)
     for _ in range(20):
         await worlds[0].pass_time(60)
-        assert [seen(world).behind for world in worlds] == [0] * len(worlds)
+        assert [seen(world).late for world in worlds] == [0] * len(worlds)
     assert [dict(seen(world).held) for world in (paused, throttled)] == [
         {("acme", "paused"): 1}, {("acme", "throttled"): 1}
     ]  # fmt: skip
@@ -102,7 +102,7 @@ async def test_a_receiver_that_is_held_back_is_not_behind(make: Callable[..., Sh
 
 
 @in_virtual_time
-async def test_a_parked_receiver_that_does_not_come_back_after_a_takeover_is_behind(
+async def test_a_parked_receiver_that_does_not_come_back_after_a_takeover_is_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def load(receiver: str, due: float) -> State | None:
@@ -112,9 +112,9 @@ async def test_a_parked_receiver_that_does_not_come_back_after_a_takeover_is_beh
     monkeypatch.setattr(world.snapshots, "load", load)
     world.host.residents.start([], {RECEIVER: 0.0, "acme.paused": None})
     await world.pass_time(59)
-    assert seen(world).behind == 0
+    assert seen(world).late == 0
     await world.pass_time(2)
-    assert seen(world).behind == 1
+    assert seen(world).late == 1
     world.host.stop()
 
 
