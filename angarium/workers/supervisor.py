@@ -54,12 +54,12 @@ class Supervisor:
         ]
         self._stop_timeout_s = stop_timeout_s(settings)
         self._stopping = asyncio.Event()
-        self._at_once = asyncio.Event()
+        self._kill_now = asyncio.Event()
 
     def stop(self, *, insists: bool = True) -> None:
         """Stop all workers; a second call, by a user who insists, kills them."""
         if self._stopping.is_set() and insists:
-            self._at_once.set()
+            self._kill_now.set()
         self._stopping.set()
 
     async def run(self) -> None:
@@ -72,12 +72,12 @@ class Supervisor:
         self._stopping.set()
         log.info("workers.stopping", extra={"workers": len(tasks)})
         self._send_all(signal.SIGTERM)
-        at_once = asyncio.ensure_future(self._at_once.wait())
+        kill_now = asyncio.ensure_future(self._kill_now.wait())
         ended = asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.wait(
-            (ended, at_once), timeout=self._stop_timeout_s, return_when=asyncio.FIRST_COMPLETED
+            (ended, kill_now), timeout=self._stop_timeout_s, return_when=asyncio.FIRST_COMPLETED
         )
-        at_once.cancel()
+        kill_now.cancel()
         self._send_all(signal.SIGKILL)
         await ended
         for task in tasks:
