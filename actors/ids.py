@@ -60,6 +60,11 @@ def split_receiver(receiver: str) -> tuple[str, str]:
     return tenant, name
 
 
+def tenant_of(receiver: str) -> str:
+    """The tenant of a receiver, whose id is not checked."""
+    return receiver.partition(".")[0]
+
+
 def check_type(event_type: str) -> str:
     """Return `event_type`, or raise InvalidName. Types that begin with `angarium.` are Angarium's own."""
     if len(event_type) > _TYPE_LENGTH_MAX or not _TYPE.match(event_type):

@@ -8,7 +8,7 @@ get alerts.
 from collections.abc import Iterable
 from itertools import count
 
-from actors.ids import OUR_TYPES
+from actors.ids import OUR_TYPES, tenant_of
 
 REMEMBERED_COST_MAX = 1 << 18
 """Number of receivers in all cached answers; each takes 8 bytes."""
@@ -62,7 +62,7 @@ class Subscriptions:
 
     def put(self, receiver: str, patterns: Iterable[str]) -> None:
         """Subscribe the receiver `<tenant>.<name>` to these patterns, and to no others."""
-        tenant_name = receiver.partition(".")[0]
+        tenant_name = tenant_of(receiver)
         tenant = self._tenants.get(tenant_name) or _Tenant()
         wanted, before = _each_once(tuple(patterns)), tenant.patterns.pop(receiver, ())
         if wanted != before:

@@ -6,6 +6,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from actors.configuration.policy import AlertLimits, AlertSettings, Rate, alert_limits
+from actors.ids import tenant_of
 from actors.machine.bucket import RateLimit
 
 ALL_OTHERS = "*"
@@ -65,7 +66,7 @@ class SettingsByTenant(Struct, frozen=True):
 
     def alert_limits(self, receiver: str, own: AlertSettings) -> AlertLimits:
         """The limits of alerts about a receiver, whose configuration may set its `own`."""
-        return alert_limits(own, self.for_tenant(receiver.partition(".")[0]).alerts, self.alerts)
+        return alert_limits(own, self.for_tenant(tenant_of(receiver)).alerts, self.alerts)
 
     @property
     def with_quota(self) -> list[str]:

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 from actors.allowed_values import problem
 from actors.configuration.policy import DEFAULT_PROXY, Policy
 from actors.configuration.problems import is_profile_name
+from actors.ids import tenant_of
 
 _FileName = Annotated[str, Meta(min_length=1)]
 
@@ -65,7 +66,7 @@ class Profiles(Struct, frozen=True):
 
     def problems(self, receiver: str, policy: Policy) -> tuple[str, ...]:
         """Say why a node with these profiles cannot send to the receiver; empty if it can."""
-        tenant = receiver.partition(".")[0]
+        tenant = tenant_of(receiver)
         found = []
         if policy.proxy is None:
             if DEFAULT_PROXY in self.proxies and not self.allow_direct:

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 import msgspec
 
 from actors.errors import Unavailable
-from actors.ids import ALERT_TYPES, event_id
+from actors.ids import ALERT_TYPES, event_id, tenant_of
 from actors.machine.facts import AlertFact, AlertRaised, AlertRecovered
 from actors.times_as_text import instant_text
 from streams.installation.topology import Names
@@ -46,7 +46,7 @@ class AlertWriter:
         self._reason.clear()
 
     async def _publish(self, fact: AlertFact) -> None:
-        tenant, own_id, body = fact.receiver.partition(".")[0], id_of(fact), body_of(fact)
+        tenant, own_id, body = tenant_of(fact.receiver), id_of(fact), body_of(fact)
         headers = {EVENT_ID: own_id, EVENT_ABOUT: fact.receiver}
         event_type = ALERT_TYPES + fact.alert
         subject = self._names.publish_event(tenant, event_type)

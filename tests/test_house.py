@@ -28,6 +28,7 @@ from tests.house.errors_and_wire import (
     nothing_is_left_for_later,
     nothing_is_swallowed,
     subjects_are_cut_where_they_are_made,
+    tenants_are_cut_in_one_place,
     wire_names_stand_once,
 )
 from tests.house.imports import (
@@ -84,6 +85,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     errors_have_one_root,
     wire_names_stand_once,
     subjects_are_cut_where_they_are_made,
+    tenants_are_cut_in_one_place,
     annotations_are_real,
 )
 
@@ -251,6 +253,7 @@ BREACHES = [
     (wire_names_stand_once, "streams.journal.fence", "lost = code == 10071"),
     (subjects_are_cut_where_they_are_made, "streams.producer", "tenant = message.subject.split('.')[3]"),
     (subjects_are_cut_where_they_are_made, "streams.producer", "receiver = subject[len(prefix) :]"),
+    (tenants_are_cut_in_one_place, "angarium.logs", "tenant = fact.receiver.partition('.')[0]"),
     (private_names_stay_private, "tests.sim.mutants.tails", "Mutant('a', 'b', ((Host, '_needed', f),))"),
     (private_names_stay_private, "tests.sim.mutants.tails", "host._needed = 1"),
     (private_names_stay_private, "tests.sim.mutants.tails", "world.host._needed = 1"),
@@ -380,6 +383,7 @@ ALLOWED = [
     ),
     (classes_have_names_of_their_own, "streams.reading.backlog", "class Backlog: ...\nclass _Owner: ..."),
     (subjects_are_cut_where_they_are_made, "streams.producer", "log(message.subject[:160])"),
+    (tenants_are_cut_in_one_place, "angarium.logs", "tenant, _, name = receiver.partition('.')"),
     (wire_names_stand_once, "streams.producer", '"""Angarium-Type names the type."""'),
     (
         private_names_stay_private,

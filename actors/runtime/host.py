@@ -13,7 +13,7 @@ from typing import Any
 
 from actors.aligned_timers import next_tick
 from actors.configuration.policy import Policy
-from actors.ids import UNKNOWN_RECEIVERS
+from actors.ids import UNKNOWN_RECEIVERS, tenant_of
 from actors.machine.alerts.health_changes import FailingReceivers
 from actors.machine.event import Event
 from actors.machine.state import State, is_left_over
@@ -363,7 +363,7 @@ class Host:
         for number, receiver in enumerate(receivers, 1):
             if number % WOKEN_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
-            if tenant and (receiver == UNKNOWN_RECEIVERS or receiver.partition(".")[0] != tenant):
+            if tenant and (receiver == UNKNOWN_RECEIVERS or tenant_of(receiver) != tenant):
                 continue
             resident = self.residents.find(receiver)
             if resident is None or not resident.loaded:

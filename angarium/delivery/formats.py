@@ -13,6 +13,7 @@ from typing import Any, Literal, assert_never
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from actors.ids import tenant_of
 from actors.machine.event import Event
 from actors.times_as_text import instant_text
 
@@ -95,7 +96,7 @@ def _attributes(receiver: str, event: Event, sequence: int | None) -> dict[str, 
 
     The number is a string: an integer of CloudEvents has 32 bits.
     """
-    tenant = receiver.partition(".")[0]
+    tenant = tenant_of(receiver)
     attributes = {
         "specversion": "1.0", "id": event.id, "source": f"/tenants/{tenant}", "type": event.type,
         "time": instant_text(event.accepted_at),

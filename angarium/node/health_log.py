@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Literal, assert_never
 
+from actors.ids import tenant_of
 from actors.machine.alerts.health_changes import HealthChange, HealthChangeName
 from actors.machine.facts import AlertFact, AlertRaised, AlertRecovered
 from actors.times_as_text import instant_text
@@ -54,7 +55,7 @@ class HealthLog:
         line(receiver=fact.receiver, alert=fact.alert, number=fact.number, why=fact.why, **when)
 
     def _line(self, receiver: str, name: LineName) -> RateLimitedLog:
-        key = receiver.partition(".")[0], name
+        key = tenant_of(receiver), name
         found = self._lines.get(key)
         if found is None:
             if len(self._lines) >= TENANTS_MAX:

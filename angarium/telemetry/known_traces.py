@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from actors.ids import tenant_of
 from angarium.telemetry.spans import Moment, SpanName
 from angarium.telemetry.trace_ids import TraceContext
 
@@ -70,7 +71,7 @@ class KnownTraces:
 
     def forget_receiver(self, receiver: str, below: int) -> None:
         """Forget the traces of its events with numbers below this one."""
-        known = self._by_tenant.get(receiver.partition(".")[0], {})
+        known = self._by_tenant.get(tenant_of(receiver), {})
         for key in [key for key in known if key[0] == receiver and key[1] < below]:
             self.pop(key)
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from actors.ids import is_tenant
+from actors.ids import is_tenant, tenant_of
 from actors.machine.facts import AttemptFailed, DeadLettered, Delivered, OutcomeFact, Throttled
 from actors.machine.numbering import Numbered
 from angarium.telemetry.trace_ids import DELIVERY_ORDINAL, TraceContext, route_span_id, span_id
@@ -100,7 +100,7 @@ def delivery_span(
     A copy's is below the span of its routing, any other below that of the producer. `links`: the POSTs of
     batches that contained the event.
     """
-    tenant = fact.receiver.partition(".")[0]
+    tenant = tenant_of(fact.receiver)
     parent = route_span_id(tenant, event.source, event.id) if event.source else context.parent
     attributes: dict[str, Value] = {
         "messaging.system": "angarium",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from actors.delivery_totals import ARRIVAL_BOUNDS_S, ATTEMPT_BOUNDS_S
+from actors.ids import tenant_of
 from actors.machine.facts import (
     AttemptFailed,
     DeadLettered,
@@ -89,7 +90,7 @@ class Tracer:
         if isinstance(attempt, BatchAttempt):
             return self._traceparent_of_batch(attempt)
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
-        addressee = receiver.partition(".")[0] if event.source else receiver
+        addressee = tenant_of(receiver) if event.source else receiver
         context = trace_context(addressee, event.id, event.traceparent, self._sampler)
         if not (context.sampled or self._failures):
             span = unexported_span_id(receiver, sequence, attempt.ordinal)
@@ -111,7 +112,7 @@ class Tracer:
         first, last = attempt.sequences[0], attempt.sequences[-1]
         post = SpanName(*batch_span_ids(receiver, first, last, attempt.ordinal))
         for event, sequence in attempt.numbered:
-            addressee = receiver.partition(".")[0] if event.source else receiver
+            addressee = tenant_of(receiver) if event.source else receiver
             context = trace_context(addressee, event.id, event.traceparent, self._sampler)
             sampled |= context.sampled
             if context.sampled or self._failures:

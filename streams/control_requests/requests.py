@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from actors.errors import InvalidName
-from actors.ids import split_receiver
+from actors.ids import split_receiver, tenant_of
 from streams.control_requests.bounded_subscription import BoundedSubscription
 from streams.installation.topology import Names
 from streams.nats.inboxes import Inboxes
@@ -130,7 +130,7 @@ class ControlServer:
         return self._node_handler if receiver.startswith(f"{NODES}.") else self._handler
 
     async def _answer_in_turn(self, handler: ControlHandler, request: ControlRequest, inbox: str) -> None:
-        tenant = request.receiver.partition(".")[0]
+        tenant = tenant_of(request.receiver)
         self._requests_by_tenant[tenant] += 1
         try:
             await self._answer(handler, request, inbox, self._requests_by_tenant[tenant])

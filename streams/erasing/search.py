@@ -8,6 +8,7 @@ searches in a row would not help: the replica may lag all the time.
 import asyncio
 from collections.abc import AsyncIterator
 
+from actors.ids import tenant_of
 from actors.machine import facts as f
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
@@ -115,7 +116,7 @@ def answers_event(message: StoredMessage, tenant: str, event: str, source_max: i
     return any(
         isinstance(fact, f.AttemptFailed)
         and bool(fact.answer)
-        and fact.receiver.partition(".")[0] == tenant
+        and tenant_of(fact.receiver) == tenant
         and any(each.id == event and _is_wanted(each.source, source_max) for each in fact.events)
         for fact in flush.facts
     )

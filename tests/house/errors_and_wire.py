@@ -96,6 +96,25 @@ def subjects_are_cut_where_they_are_made(module: Module) -> Iterator[str]:
                 yield f"line {node.lineno} cuts a subject by its length"
 
 
+def tenants_are_cut_in_one_place(module: Module) -> Iterator[str]:
+    """The tenant of a receiver comes from `actors.ids.tenant_of`."""
+    if module.path[0] not in OURS or module.name == "actors.ids":
+        return
+    for node in module.nodes:
+        match node:
+            case ast.Subscript(
+                value=ast.Call(func=ast.Attribute(value=cut, attr="partition"), args=[ast.Constant(".")]),
+                slice=ast.Constant(0),
+            ):
+                match cut:
+                    case ast.Name(id="receiver") | ast.Attribute(attr="receiver"):
+                        yield f"line {node.lineno} cuts the tenant from a receiver"
+                    case _:
+                        pass
+            case _:
+                pass
+
+
 def is_subject(cut: ast.expr) -> bool:
     match cut:
         case ast.Name(id=name) | ast.Attribute(attr=name):

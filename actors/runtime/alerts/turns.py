@@ -7,6 +7,8 @@ So one that flaps goes after all others, and takes only what they leave.
 from bisect import insort
 from heapq import nsmallest
 
+from actors.ids import tenant_of
+
 CHANGED_OF_A_TENANT_MAX = 16
 """Receivers of one tenant whose alerts may change in one round. Without a bound, a tenant with thousands of
 receivers behind one broken server would fill its partition with alerts at once."""
@@ -24,7 +26,7 @@ class AlertTurns:
     def add(self, receiver: str, raised_at: float) -> None:
         """Add a receiver that had its last alert raised at that time, 0.0 if it never had one."""
         self._count += 1
-        waiting = self._waiting.setdefault(receiver.partition(".")[0], [])
+        waiting = self._waiting.setdefault(tenant_of(receiver), [])
         insort(waiting, (raised_at, self._count, receiver))
         del waiting[CHANGED_OF_A_TENANT_MAX:]
 

@@ -6,6 +6,7 @@ stored counts, so what is invalid gets its own answer.
 
 import asyncio
 
+from actors.ids import tenant_of
 from angarium.api.admission.request_rates import RequestRates
 from angarium.api.problems import ProblemRaised
 from angarium.operations.failures import OperationError
@@ -24,7 +25,7 @@ class ChangeRate:
 
     def admit(self, receiver: str) -> None:
         """Count a change that is about to be stored. Raises `OperationError` if there are too many."""
-        standing = self._rates.take(_tenant_of(receiver), self.per_s, 1, asyncio.get_running_loop().time())
+        standing = self._rates.take(tenant_of(receiver), self.per_s, 1, asyncio.get_running_loop().time())
         if not standing.admitted:
             raise OperationError(
                 "refused", f"a tenant may have {self.per_s:g} changes of receivers a second", CHANGES_CODE
@@ -32,11 +33,7 @@ class ChangeRate:
 
     def problem(self, receiver: str, why: str) -> ProblemRaised:
         """The answer to a change that was not admitted, with what is left."""
-        standing = self._rates.take(_tenant_of(receiver), self.per_s, 0, asyncio.get_running_loop().time())
+        standing = self._rates.take(tenant_of(receiver), self.per_s, 0, asyncio.get_running_loop().time())
         raised = ProblemRaised(429, "rate", why, retry_after=str(standing.next_s))
         raised.headers |= standing.headers("tenant")
         return raised
-
-
-def _tenant_of(receiver: str) -> str:
-    return receiver.partition(".")[0]

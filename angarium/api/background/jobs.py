@@ -10,6 +10,7 @@ import logging
 from msgspec import Struct
 
 from actors.errors import AngariumError, Unavailable, Unusable
+from actors.ids import tenant_of
 from angarium.access import Access
 from angarium.operations.failures import operation
 from angarium.operations.jobs.job_slots import JobKey, JobSlots, WaitingJob
@@ -103,7 +104,7 @@ class Jobs:
 
     def has_room(self, receiver: str) -> bool:
         """False if the receiver's tenant has too many unfinished replays, and none is this receiver's."""
-        tenant = receiver.partition(".")[0]
+        tenant = tenant_of(receiver)
         theirs = sum(kind == "replay" and owner.startswith(f"{tenant}.") for kind, owner in self._known)
         return theirs < UNFINISHED_MAX or ("replay", receiver) in self._known
 

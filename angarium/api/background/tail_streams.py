@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from actors.errors import AngariumError
+from actors.ids import tenant_of
 from angarium.access import Access
 from angarium.api.background.paced_work import PacedWork
 from angarium.api.problems import ProblemRaised, unavailable
@@ -60,7 +61,7 @@ class TailStream:
         self.token_id = token_id
         self.token = token
         self.wanted = wanted
-        self.tenant = _tenant_of(wanted.about or "")
+        self.tenant = tenant_of(wanted.about or "")
         self.after = after
         self.ended = ""
         self.catching_up: asyncio.Task[None] | None = None
@@ -240,9 +241,9 @@ class Tails:
         for stream in self._live:
             of_tenant.setdefault(stream.tenant, []).append(stream)
         for message in messages:
-            for position, attempt in attempts(message, lambda receiver: _tenant_of(receiver) in of_tenant):
+            for position, attempt in attempts(message, lambda receiver: tenant_of(receiver) in of_tenant):
                 piece = b""
-                for stream in of_tenant[_tenant_of(attempt.receiver)]:
+                for stream in of_tenant[tenant_of(attempt.receiver)]:
                     if position > stream.after and stream.wanted.takes(attempt):
                         piece = piece or _event("attempt", attempt, position)
                         stream.give(piece)
@@ -303,10 +304,6 @@ class Tails:
     def _broken(self, why: str) -> None:
         self._end_all(why)
         self._stop_reading()
-
-
-def _tenant_of(receiver: str) -> str:
-    return receiver.partition(".")[0]
 
 
 def _id(position: AttemptPosition) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from actors.errors import AngariumError
+from actors.ids import tenant_of
 from angarium.delivery.connections.guard import Allowed, Blocked, Guard, SpellingGuard, Unresolved
 from angarium.delivery.http_exchange.http1 import Http1Connection
 from angarium.delivery.http_exchange.target import Target
@@ -52,7 +53,7 @@ async def allowed_addresses(
     """The addresses that may be connected to; the name is resolved when it is the tenant's turn."""
     try:
         async with asyncio.timeout_at(deadline):
-            verdict = await guard.judge(target, receiver.partition(".")[0])
+            verdict = await guard.judge(target, tenant_of(receiver))
     except TimeoutError:
         raise NoAnswer(FailureKind.TIMEOUT, f"{target.host} was not resolved in time") from None
     match verdict:

@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from actors.ids import tenant_of
+
 T = TypeVar("T")
 
 
@@ -38,7 +40,7 @@ class TurnQueue(Generic[T]):
 
     def add(self, receiver: str, entry: T) -> None:
         """Append to the receiver's own queue; a tenant or receiver that is new here gets its turn last."""
-        tenant = receiver.partition(".")[0]
+        tenant = tenant_of(receiver)
         receivers = self._tenants.get(tenant)
         if receivers is None:
             receivers = self._tenants[tenant] = OrderedDict()
@@ -62,7 +64,7 @@ class TurnQueue(Generic[T]):
 
     def remove(self, receiver: str, entry: T) -> None:
         """Remove an entry without a turn; all others keep theirs."""
-        tenant = receiver.partition(".")[0]
+        tenant = tenant_of(receiver)
         receivers = self._tenants[tenant]
         entries = receivers[receiver]
         del entries[entry]

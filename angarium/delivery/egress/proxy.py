@@ -13,6 +13,7 @@ import os
 import ssl
 from typing import Self
 
+from actors.ids import tenant_of
 from angarium.delivery.connections.connect import NoAnswer, first_reached, is_local, within_deadline
 from angarium.delivery.connections.fair_slots import FairSlots, Turn
 from angarium.delivery.connections.guard import Allowed, Blocked, Guard, Unresolved
@@ -54,7 +55,7 @@ class Proxy:
 
     def turn(self, receiver: str) -> "ProxyTurn":
         """The turn of an attempt to ask for a tunnel."""
-        return ProxyTurn(self, self._turns.turn(receiver.partition(".")[0], receiver))
+        return ProxyTurn(self, self._turns.turn(tenant_of(receiver), receiver))
 
     async def open_tunnel(self, address: str, port: int, deadline: float) -> Tunnel:
         """A tunnel to this address; raises NoAnswer."""

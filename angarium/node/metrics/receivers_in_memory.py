@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
+from actors.ids import tenant_of
 from actors.machine.bucket import refill
 from actors.machine.state import State
 from actors.memory.tokens import Tokens
@@ -50,7 +51,7 @@ class ReceiversInMemory(Struct):
             if not actor.loaded:
                 continue
             if phase := held_back(live.state, live.policy, now):
-                self.held[receiver.partition(".")[0], phase] += 1
+                self.held[tenant_of(receiver), phase] += 1
             if waits and not pending.in_flight and is_late(actor, now):
                 self.late += 1
             if live.tokens.bucket is not None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from actors.ids import tenant_of
 from angarium.access import Access
 from angarium.operations.control_requests.ask import ask
 from angarium.operations.failures import NotDone, OperationError, operation
@@ -31,5 +32,5 @@ async def state_and_unrouted(access: Access, receiver: str) -> StateDocument:
     found = await state(access, receiver)
     if isinstance(found, NotDone):
         raise OperationError(found.kind, found.text, found.code, found.problems, remedy=found.remedy)
-    notes = await unrouted_notes(access, receiver.partition(".")[0])
+    notes = await unrouted_notes(access, tenant_of(receiver))
     return found | {"unrouted": notes[0]} if notes else found

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from actors.ids import tenant_of
 from angarium.access import Access
 from angarium.operations.failures import OperationError, operation
 from streams.dead_letters.letters import DeadLetters, Letter
@@ -11,7 +12,7 @@ from streams.dead_letters.letters import DeadLetters, Letter
 async def find(access: Access, position: int, *, tenant: str | None = None) -> Letter:
     """The letter at that position; with `tenant`, only if it is that tenant's. Fails as not_found."""
     letter = await DeadLetters(access.js, access.names).letter(position)
-    if letter is None or tenant not in (None, _tenant_of(letter.receiver)):
+    if letter is None or tenant not in (None, tenant_of(letter.receiver)):
         raise OperationError(
             "not_found", f"there is no letter {position}", remedy="; angarium dead list shows all"
         )
@@ -22,9 +23,4 @@ async def find(access: Access, position: int, *, tenant: str | None = None) -> L
 async def owned(access: Access, positions: Sequence[int], tenant: str) -> tuple[int, ...]:
     """The positions of those letters that exist and belong to the tenant, in their order."""
     found = await DeadLetters(access.js, access.names).receivers(dict.fromkeys(positions))
-    return tuple(sorted(each for each, receiver in found.items() if _tenant_of(receiver) == tenant))
-
-
-def _tenant_of(receiver: str) -> str:
-    """The tenant of a letter's receiver."""
-    return receiver.partition(".")[0]
+    return tuple(sorted(each for each, receiver in found.items() if tenant_of(receiver) == tenant))

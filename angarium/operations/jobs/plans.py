@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from actors.ids import tenant_of
 from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.operations.failures import OperationError
@@ -72,7 +73,7 @@ class StoredPlan(Struct, frozen=True):
 
     @property
     def tenant(self) -> str:
-        return self.owner.partition(".")[0]
+        return tenant_of(self.owner)
 
     @property
     def api_job(self) -> Job | None:
@@ -151,7 +152,7 @@ def tenant_of_plan(access: Access, key: str) -> str:
     """The tenant of the plan that has that key."""
     keys = access.names.actor_keys
     receiver = keys.receiver_of_replay(key)
-    return keys.tenant_of_redrive_job(key) if receiver is None else receiver.partition(".")[0]
+    return keys.tenant_of_redrive_job(key) if receiver is None else tenant_of(receiver)
 
 
 def plan_in(access: Access, message: StoredMessage) -> StoredPlan:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from actors.configuration.problems import is_pattern
 from actors.errors import BadInput
-from actors.ids import check_tenant, split_receiver
+from actors.ids import check_tenant, split_receiver, tenant_of
 from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from actors.subscriptions import matches
@@ -53,7 +53,7 @@ class TailFilter(Struct, frozen=True, kw_only=True):
 
     def follows(self, receiver: str) -> bool:
         """True if the receiver is followed."""
-        return self.about is None or receiver == self.about or receiver.partition(".")[0] == self.about
+        return self.about is None or receiver == self.about or tenant_of(receiver) == self.about
 
     def takes(self, attempt: "TailedAttempt") -> bool:
         """True if the attempt is wanted; an event from an older journal has no type."""
