@@ -11,7 +11,7 @@ OPERATOR_REASON = "skipped"
 
 
 def after_alert(state: State, fact: f.AlertFact | f.AlertsPublished) -> State:
-    """The state after an alert was raised, is over or was published; only then is no event owed any more."""
+    """The state after an alert was raised, recovered or published; publishing clears what was owed."""
     if isinstance(fact, f.AlertsPublished):
         unpublished = (each for each in state.unpublished_alerts if each.number > fact.number)
         return replace(state, unpublished_alerts=tuple(unpublished))
@@ -30,7 +30,7 @@ def after_alert(state: State, fact: f.AlertFact | f.AlertsPublished) -> State:
 
 
 def last_dead_letter_at(state: State, fact: f.DeadLettered) -> float:
-    """The time of the last dead letter that is worth an alert, after these.
+    """The time of the last dead letter that an alert is about, including these.
 
     One that an operator asked for is not, nor one of a receiver that was removed. Nor is an event about an
     alert: receivers of alerts that are down would cause alerts about each other without end.

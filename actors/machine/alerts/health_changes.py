@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from actors.configuration.policy import Offline, Policy
 from actors.machine import facts as f
+from actors.machine.alerts.judging import no_success_text
 from actors.machine.state import State
-from actors.times_as_text import age_text
 
 HealthChangeName = Literal["disabled", "offline", "recovered", "misconfigured", "unverified", "verified"]
 
@@ -130,7 +130,7 @@ class FailingReceivers:
             failing.is_reported = True
             count += 1
             until = now if failing.ours_since is None else failing.ours_since
-            why = _no_success(until - failing.since, failing.error)
+            why = no_success_text(until - failing.since, failing.error)
             self._on_health_change(_change("offline", receiver, why, failing.since))
 
     def _offline_at(self, receiver: str, failing: _Failing) -> float:
@@ -185,8 +185,4 @@ def _change(name: HealthChangeName, receiver: str, why: str, since: float | None
 def _why_failing(state: State, at: float) -> str:
     """The reason of a failure, as of the last attempt."""
     error = state.last.error if isinstance(state.last, f.AttemptFailed) else ""
-    return error if state.failing_since is None else _no_success(at - state.failing_since, error)
-
-
-def _no_success(seconds: float, error: str) -> str:
-    return f"no success for {age_text(seconds)}" + (f"; {error}" if error else "")
+    return error if state.failing_since is None else no_success_text(at - state.failing_since, error)

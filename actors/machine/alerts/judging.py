@@ -9,7 +9,7 @@ of facts and events for each kind in that time, however often it flaps.
 | `failing` | no success for `failing_after_s`, and it was tried | it succeeded, or an operator resumed it |
 | `offline` | the same for `offline.after_s` of its configuration | the same |
 | `disabled` | it is disabled | it was resumed, or has another URL |
-| `behind` | so much of `backlog_max` is used, or its oldest event is that old | both are below the half |
+| `behind` | so much of `backlog_max` is used, or its oldest event is that old | both are below half of that |
 | `dead_letters` | an event was given up | none was for `dead_letters_quiet_s` |
 | `misconfigured` | events wait, and it never had a valid configuration | it has one, or none wait |
 | `handshake_failed` | one failed, and another `failing_after_s` later | one succeeded, or none is needed |
@@ -32,9 +32,11 @@ from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.handshake.verification import current_handshake
 from actors.machine.state import UNPUBLISHED_ALERTS_MAX, State
+from actors.times_as_text import age_text
 
 KINDS: tuple[f.AlertKind, ...] = get_args(f.AlertKind)
 WHY_LENGTH_MAX = 200
+BY_OPERATOR = "it was resumed, or its URL was changed"
 
 
 class Cause(Struct, frozen=True, gc=False):
@@ -58,14 +60,14 @@ def last_raised_at(state: State, now: float) -> float:
     return max((each.raised_at for each in state.alerts if each.raised_at <= now), default=0.0)
 
 
-def alert_changes(state: State, policy: Policy | None, seen: c.JudgeAlerts, now: float) -> list[f.Fact]:
+def alert_changes(state: State, policy: Policy | None, command: c.JudgeAlerts, now: float) -> list[f.Fact]:
     """The facts about the alerts that begin or end now."""
     facts, number = list[f.Fact](), state.alert_number
     alerts = {each.kind: each for each in state.alerts}
     for kind in KINDS:
         alert = alerts.get(kind)
         raised = alert is not None and alert.raised
-        cause = _judge(kind, state, policy, seen, now, raised)
+        cause = _judge(kind, state, policy, command, now, raised)
         if cause is None or len(state.unpublished_alerts) + len(facts) >= UNPUBLISHED_ALERTS_MAX:
             continue
         why = cause.why[:WHY_LENGTH_MAX]
@@ -76,7 +78,7 @@ def alert_changes(state: State, policy: Policy | None, seen: c.JudgeAlerts, now:
                 raised_at=alert.raised_at, why=why,
             ))  # fmt: skip
         # An earlier owner's clock may have been ahead; then the time between alerts is over.
-        elif alert is None or not 0 <= now - alert.raised_at < seen.limits.interval_s:
+        elif alert is None or not 0 <= now - alert.raised_at < command.limits.interval_s:
             number += 1
             facts.append(f.AlertRaised(
                 receiver=state.receiver, alert=kind, number=number, at=now, since=cause.since, why=why,
@@ -85,60 +87,65 @@ def alert_changes(state: State, policy: Policy | None, seen: c.JudgeAlerts, now:
 
 
 def _judge(
-    kind: f.AlertKind, state: State, policy: Policy | None, seen: c.JudgeAlerts, now: float, raised: bool
+    kind: f.AlertKind, state: State, policy: Policy | None, command: c.JudgeAlerts, now: float, raised: bool
 ) -> Cause | None:
     if kind == "misconfigured":
-        return _misconfigured(state, policy, seen, raised)
+        return _misconfigured(state, policy, command, raised)
     if policy is not None:
-        return _JUDGES[kind](state, policy, seen, now, raised)
+        return _JUDGES[kind](state, policy, command, now, raised)
     # Without a configuration, one may only not be known yet.
     return Cause("it was removed") if raised and not state.opened else None
 
 
-def _failing(state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
-    return _no_success(state, policy, seen, seen.limits.failing_after_s, now, raised)
+def _failing(state: State, policy: Policy, command: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
+    return _no_success(state, policy, command, command.limits.failing_after_s, now, raised)
 
 
-def _offline(state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
-    return _no_success(state, policy, seen, policy.offline.after_s, now, raised)
+def _offline(state: State, policy: Policy, command: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
+    return _no_success(state, policy, command, policy.offline.after_s, now, raised)
 
 
 def _no_success(
-    state: State, policy: Policy, seen: c.JudgeAlerts, after_s: float, now: float, raised: bool
+    state: State, policy: Policy, command: c.JudgeAlerts, after_s: float, now: float, raised: bool
 ) -> Cause | None:
     since, last = state.failing_since, state.last
     if raised and since is None:
-        return Cause("it accepts events again" if isinstance(last, f.Delivered) else "an operator ended it")
+        return Cause("it accepts events again" if isinstance(last, f.Delivered) else BY_OPERATOR)
     if raised or since is None or state.disabled or state.paused or policy.paused:
         return None
     failing_s = state.failing_s(now)
     failed = last if isinstance(last, f.AttemptFailed) else None
     tried_s = failed.at - since if failed is not None and not (failed.ours or failed.rejected) else 0.0
-    watched_s = min(failing_s, since + failing_s - seen.watched_since) if seen.waiting_max else 0.0
+    watched_s = min(failing_s, since + failing_s - command.watched_since) if command.waiting_max else 0.0
     if max(tried_s, watched_s) < after_s:
         return None
-    why = f"no success for {failing_s:.0f} s"
-    return Cause(f"{why}; {failed.error}" if failed is not None and failed.error else why, since)
+    error = "" if failed is None else failed.error
+    return Cause(no_success_text(failing_s, error), since)
 
 
-def _disabled(state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
+def no_success_text(seconds: float, error: str) -> str:
+    """The reason of a failure: how long there was no success, and the last error."""
+    return f"no success for {age_text(seconds)}" + (f"; {error}" if error else "")
+
+
+def _disabled(state: State, policy: Policy, command: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
     if raised:
-        return None if state.disabled else Cause("it is not disabled any more")
+        return None if state.disabled else Cause(BY_OPERATOR)
     why = f.DISABLED_WHY.get(state.disabled, state.disabled)
     return Cause(why, state.disabled_at) if state.disabled else None
 
 
-def _behind(state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
-    limits = seen.limits
+def _behind(state: State, policy: Policy, command: c.JudgeAlerts, now: float, raised: bool) -> Cause | None:
+    limits = command.limits
     many = behind_count(policy, limits.behind_percent)
-    age_s = 0.0 if seen.oldest_at is None else now - seen.oldest_at
+    age_s = 0.0 if command.oldest_at is None else now - command.oldest_at
     if raised:
-        is_clearly_better = seen.waiting_max <= many / 2 and age_s <= limits.behind_after_s / 2
-        return Cause("less than half of that waits") if is_clearly_better else None
-    if seen.waiting_min >= many:
-        return Cause(f"{seen.waiting_min:,} events wait, of at most {policy.backlog_max:,}")
+        is_clearly_better = command.waiting_max <= many / 2 and age_s <= limits.behind_after_s / 2
+        return Cause("its backlog is below half of the limits") if is_clearly_better else None
+    if command.waiting_min >= many:
+        return Cause(f"{command.waiting_min:,} of at most {policy.backlog_max:,} events wait")
     if age_s >= limits.behind_after_s:
-        return Cause(f"its oldest event has waited for {age_s:.0f} s", seen.oldest_at)
+        return Cause(f"its oldest event has waited for {age_text(age_s)}", command.oldest_at)
     return None
 
 
@@ -148,31 +155,31 @@ def behind_count(policy: Policy, percent: int) -> int:
 
 
 def _dead_letters(
-    state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool
+    state: State, policy: Policy, command: c.JudgeAlerts, now: float, raised: bool
 ) -> Cause | None:
-    last_at, quiet_s = state.dead_letter_at, seen.limits.dead_letters_quiet_s
+    last_at, quiet_s = state.dead_letter_at, command.limits.dead_letters_quiet_s
     if raised and not last_at:
         return Cause("no event was given up")
     if raised:
-        return None if now - last_at < quiet_s else Cause(f"no event was given up for {quiet_s:.0f} s")
+        return None if now - last_at < quiet_s else Cause(f"no event was given up for {age_text(quiet_s)}")
     if not last_at:
         return None
     # It may be told late: `interval_s` after another one, or by an owner that comes after an outage.
-    why = f"{state.counters.dead:,} of its events were given up in all"
-    return Cause(f"{why}, the last {max(0.0, now - last_at):.0f} s ago", last_at)
+    why = f"an event was given up; {state.counters.dead:,} in total"
+    return Cause(f"{why}, the last {age_text(now - last_at)} ago", last_at)
 
 
-def _misconfigured(state: State, policy: Policy | None, seen: c.JudgeAlerts, raised: bool) -> Cause | None:
+def _misconfigured(state: State, policy: Policy | None, command: c.JudgeAlerts, raised: bool) -> Cause | None:
     waits = policy is None and state.parked
     if raised:
         return None if waits else Cause("it has a valid configuration" if policy else "no event waits")
-    if not (waits and seen.invalid):
+    if not (waits and command.invalid):
         return None
     return Cause("it never had a valid configuration; its events wait", state.waiting_since)
 
 
 def _handshake_failed(
-    state: State, policy: Policy, seen: c.JudgeAlerts, now: float, raised: bool
+    state: State, policy: Policy, command: c.JudgeAlerts, now: float, raised: bool
 ) -> Cause | None:
     if policy.handshake == "none":
         return Cause("it needs no handshake") if raised else None
@@ -184,9 +191,9 @@ def _handshake_failed(
     since = known.failing_since
     if raised or since is None or state.disabled or state.paused or policy.paused:
         return None
-    if known.failed_at - since < seen.limits.failing_after_s:
+    if known.failed_at - since < command.limits.failing_after_s:
         return None
-    return Cause(f"no proof for {now - since:.0f} s; {known.error}", since)
+    return Cause(f"no proof for {age_text(now - since)}; {known.error}", since)
 
 
 _JUDGES: dict[f.AlertKind, Judge] = {

@@ -142,7 +142,7 @@ class AlertWatch:
         )  # fmt: skip
 
     async def publish(self, unpublished: list[Actor]) -> None:
-        """Publish what the confirmed states of these receivers owe; after a failure, the next round goes on.
+        """Publish what the confirmed states of these receivers owe; after a failure, the next one continues.
 
         Only within the lease: a later owner publishes the same events, which may be erased after that.
         """

@@ -32,7 +32,7 @@ async def test_an_alert_reaches_its_receiver_despite_a_kill_of_the_node(fleet: F
     members = ("receiver", "alert", "change", "number", "why")
     assert [tuple(each[name] for name in members) for each in told.values()] == [
         (SHOP, "disabled", "raised", 1, "it answered 410"),
-        (SHOP, "disabled", "recovered", 2, "it is not disabled any more"),
+        (SHOP, "disabled", "recovered", 2, "it was resumed, or its URL was changed"),
     ]
     ids = [event_id.rpartition(":")[0] for event_id in told]
     assert ids == ["alert:t:shop:1", "alert:t:shop:2"]

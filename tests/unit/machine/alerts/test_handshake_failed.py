@@ -45,7 +45,7 @@ def test_the_alert_needs_a_handshake_that_failed_a_minute_after_the_first_one() 
     assert judged(after(), 999) == []
     assert judged(after(failed(0)), 999) == []
     assert judged(after(failed(0), failed(59)), 999) == []
-    assert judged(after(failed(0), failed(60)), 61) == [("alert_raised", "no proof for 61 s; HTTP 404")]
+    assert judged(after(failed(0), failed(60)), 61) == [("alert_raised", "no proof for 1m; HTTP 404")]
 
 
 def test_a_failure_of_ours_raises_no_alert() -> None:

@@ -223,7 +223,7 @@ def test_an_alert_about_dead_letters_that_is_told_late_says_when_the_last_one_wa
     (raised,) = alert_changes(state, policy(), seen(), START + 7210)
     assert isinstance(raised, f.AlertRaised)
     assert (raised.why, raised.since) == (
-        "2 of its events were given up in all, the last 7200 s ago", START + 10
+        "an event was given up; 2 in total, the last 2h ago", START + 10
     )  # fmt: skip
 
 
