@@ -1,7 +1,7 @@
 """The edge to the receivers: one attempt, from the event to the outcome.
 
 Read `sender` first, then `http_exchange` (one request and its answer), `connections` (who may be reached, and
-when), `egress` (the ways there: proxies and TLS profiles) and `http1_transport`, the client that puts them
+when), `egress` (the paths there: proxies and TLS profiles) and `http1_transport`, the client that puts them
 together; `formats` makes bodies; `signing` and `custom_signing` sign them; `handshake` asks
 a receiver for the proof that it wants events.
 """

@@ -20,7 +20,7 @@ from angarium.delivery.connections.connect import (
 from angarium.delivery.connections.guard import Allowed
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits, Key, Pool
 from angarium.delivery.connections.slow_lane import SLOW_EXCHANGE_S, SlowLane
-from angarium.delivery.egress.ways import Way, Ways
+from angarium.delivery.egress.paths import EgressPath, EgressPaths
 from angarium.delivery.http_exchange.http1 import Http1Connection
 from angarium.delivery.http_exchange.target import Target
 from angarium.delivery.http_exchange.transport import (
@@ -41,10 +41,10 @@ _NO_ROOM = "no connection became free in time"
 class Http1Transport:
     """A `Transport`, to be created while the event loop runs, since it belongs to that loop."""
 
-    def __init__(self, ways: Ways, *, limits: ConnectionLimits = DEFAULT_LIMITS) -> None:
+    def __init__(self, paths: EgressPaths, *, limits: ConnectionLimits = DEFAULT_LIMITS) -> None:
         self._loop = asyncio.get_running_loop()
-        self._ways = ways
-        self._direct = ways.direct
+        self._paths = paths
+        self._direct = paths.direct
         self._pool = Pool(limits)
         self._slow_lane = SlowLane(limits)
 
@@ -55,7 +55,7 @@ class Http1Transport:
 
     def proxy_connections(self) -> dict[str, int]:
         """Connections through each proxy, by its name, that are open or being opened."""
-        found = dict.fromkeys(self._ways.proxies, 0)
+        found = dict.fromkeys(self._paths.proxies, 0)
         for key, count in self._pool.open_by_way.items():
             if key.proxy is not None:
                 found[key.proxy] += count
@@ -77,12 +77,12 @@ class Http1Transport:
         started_at = self._loop.time() if started_at is None else started_at
         deadline = started_at + request.timeout_s
         wire = request_head(request) + request.body
-        way = self._direct if request.profiles is NO_PROFILES else self._ways.way_for(request.profiles)
-        connection, fresh = self._kept(request, way), False
+        egress = self._direct if request.profiles is NO_PROFILES else self._paths.path_for(request.profiles)
+        connection, fresh = self._kept(request, egress), False
         while True:
             try:
                 if connection is None:
-                    connection = await self._open(request, way, deadline, fresh=fresh)
+                    connection = await self._open(request, egress, deadline, fresh=fresh)
             except NoAnswer as why:
                 if why.kind is FailureKind.TIMEOUT:
                     self._slow_lane.learn(request.receiver, request.target, slow=True)
@@ -101,37 +101,39 @@ class Http1Transport:
                 return outcome
             connection, fresh = None, True
 
-    def _kept(self, request: Request, way: Way) -> Http1Connection | None:
-        """A connection kept for this receiver and way, to an address that is allowed now."""
-        verdict = way.guard.known(request.target, self._loop.time())
+    def _kept(self, request: Request, egress: EgressPath) -> Http1Connection | None:
+        """A connection kept for this receiver and path, to an address that is allowed now."""
+        verdict = egress.guard.known(request.target, self._loop.time())
         if isinstance(verdict, Allowed):
             for address in verdict.addresses:
-                connection = self._pool.take(_key(request, way, address))
+                connection = self._pool.take(_key(request, egress, address))
                 if connection is not None:
                     return connection
         return None
 
-    async def _open(self, request: Request, way: Way, deadline: float, *, fresh: bool) -> Http1Connection:
+    async def _open(
+        self, request: Request, egress: EgressPath, deadline: float, *, fresh: bool
+    ) -> Http1Connection:
         """A connection to the first address that can be reached; raises NoAnswer."""
-        addresses = await allowed_addresses(way.guard, request.target, request.receiver, deadline)
-        if way.proxy is None:
-            connect = partial(self._connect, request, way, connect_directly, fresh)
+        addresses = await allowed_addresses(egress.guard, request.target, request.receiver, deadline)
+        if egress.proxy is None:
+            connect = partial(self._connect, request, egress, connect_directly, fresh)
             return await first_reached(addresses, deadline, connect)
-        with way.proxy.turn(request.receiver) as turn:
+        with egress.proxy.turn(request.receiver) as turn:
             await turn.begin(deadline)
 
             async def connect_through(address: str, until: float) -> Http1Connection:
                 # The turn has ended if a tunnel to an earlier address was opened, and TLS failed in it.
                 await turn.begin(until)
-                return await self._connect(request, way, turn.connect, fresh, address, until)
+                return await self._connect(request, egress, turn.connect, fresh, address, until)
 
             return await first_reached(addresses, deadline, connect_through)
 
     async def _connect(
-        self, request: Request, way: Way, dial: Dial, fresh: bool, address: str, until: float
+        self, request: Request, egress: EgressPath, dial: Dial, fresh: bool, address: str, until: float
     ) -> Http1Connection:
         """A connection to this address, kept or new; raises NoAnswer."""
-        key = _key(request, way, address)
+        key = _key(request, egress, address)
         try:
             async with asyncio.timeout_at(until):
                 reused = await self._pool.wait_for_room(key, fresh=fresh)
@@ -141,10 +143,10 @@ class Http1Transport:
         except TimeoutError:
             raise NoAnswer(FailureKind.OVERLOAD, _NO_ROOM) from None
         return await self._pool.connect(
-            key, reserved, lambda connection: dial(connection, request.target, address, way.tls, until)
+            key, reserved, lambda connection: dial(connection, request.target, address, egress.tls, until)
         )
 
 
-def _key(request: Request, way: Way, address: str) -> Key:
+def _key(request: Request, egress: EgressPath, address: str) -> Key:
     target = request.target
-    return Key(request.receiver, target.scheme, target.host, target.port, address, way.key)
+    return Key(request.receiver, target.scheme, target.host, target.port, address, egress.key)

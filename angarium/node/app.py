@@ -21,7 +21,7 @@ from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.connections.resolver import DnsResolver
-from angarium.delivery.egress.ways import Ways
+from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.transport import Transport
 from angarium.delivery.sender import HttpSender
@@ -153,13 +153,13 @@ async def open_node(
         deny_networks=map(ip_network, settings.deny_networks),
         resolver=resolver,
     )
-    ways = Ways(guard, settings.profiles, resolver=resolver)
+    paths = EgressPaths(guard, settings.profiles, resolver=resolver)
     wire = await connect(connect_options(settings))
-    transport = _transport(settings, guard, ways)
+    transport = _transport(settings, guard, paths)
     sender = HttpSender(
-        transport, traceparent=traceparent, profile_names=ways.profiles_of, origin=settings.origin
+        transport, traceparent=traceparent, profile_names=paths.profiles_of, origin=settings.origin
     )
-    reloading = asyncio.ensure_future(ways.reload_changed_files())
+    reloading = asyncio.ensure_future(paths.reload_changed_files())
     reloading.add_done_callback(reporting("the files of proxies and TLS profiles are no longer read again"))
     try:
         async with joined_node(
@@ -177,11 +177,11 @@ async def open_node(
         await wire.close()
 
 
-def _transport(settings: Settings, guard: Guard, ways: Ways) -> Transport:
+def _transport(settings: Settings, guard: Guard, paths: EgressPaths) -> Transport:
     limits = ConnectionLimits(connections_max=connections_max(), per_host_max=per_host_max(settings.workers))
     match settings.transport:
         case "http1":
-            return Http1Transport(ways, limits=limits)
+            return Http1Transport(paths, limits=limits)
         case "httpx":
             from angarium.delivery.httpx_transport import HttpxTransport  # Only this needs the extra.
 

@@ -18,7 +18,7 @@ import asyncio, fcntl, socket, struct, sys
 from ipaddress import ip_network
 
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.egress.ways import Ways
+from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.httpx_transport import HttpxTransport
 from angarium.delivery.http_exchange.target import parse_target
@@ -66,7 +66,8 @@ async def main(make):
     await receiver.stop()
 
 
-asyncio.run(main({"http1": lambda guard: Http1Transport(Ways(guard)), "httpx": HttpxTransport}[sys.argv[1]]))
+makers = {"http1": lambda guard: Http1Transport(EgressPaths(guard)), "httpx": HttpxTransport}
+asyncio.run(main(makers[sys.argv[1]]))
 """
 
 

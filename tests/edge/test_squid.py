@@ -16,7 +16,7 @@ import trustme
 
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.resolver import Resolved
-from angarium.delivery.egress.ways import Ways
+from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.target import parse_target
 from angarium.delivery.http_exchange.transport import Failure, FailureKind, ProfileNames, Request, Response
@@ -138,7 +138,7 @@ async def _until_listening(squid: Squid, process: subprocess.Popen[bytes]) -> No
 async def transport(squid: Squid) -> AsyncIterator[Http1Transport]:
     names = Names()
     guard = Guard(allow_http=True, allow_networks=[ip_network("127.0.0.0/8")], resolver=names)
-    transport = Http1Transport(Ways(guard, squid.profiles(), resolver=names))
+    transport = Http1Transport(EgressPaths(guard, squid.profiles(), resolver=names))
     yield transport
     await transport.close()
 

@@ -14,7 +14,7 @@ import click
 from msgspec import Struct
 
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.egress.ways import Ways
+from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.target import parse_target
 from angarium.delivery.http_exchange.transport import Request, Response
@@ -91,7 +91,9 @@ async def aiohttp_loop(url: str, body: bytes, workers: int, seconds: float) -> S
 
 async def http1_loop(url: str, body: bytes, workers: int, seconds: float) -> Speed:
     """The speed of our own transport, without anything around it."""
-    transport = Http1Transport(Ways(Guard(allow_http=True, allow_networks=[ip_network("127.0.0.0/8")])))
+    transport = Http1Transport(
+        EgressPaths(Guard(allow_http=True, allow_networks=[ip_network("127.0.0.0/8")]))
+    )
     request = Request(
         receiver="bench.sink",
         target=parse_target(url),

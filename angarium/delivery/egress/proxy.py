@@ -1,7 +1,7 @@
 """One of the operator's proxies: connects to receivers through it, by CONNECT.
 
-Whatever ends before the tunnel is open counts as the proxy's failure (`PROXY`), and against no receiver. That
-is also so if the proxy could not reach the receiver: its answer does not say reliably whose fault that was.
+A failure before the tunnel is open counts as the proxy's (`PROXY`), never as the receiver's. That is also so
+if the proxy could not reach the receiver: its answer does not say reliably whose fault that was.
 
 The number of attempts that ask the proxy for a tunnel is limited, with turns between tenants, and one tenant
 gets half of them. So a proxy that hangs takes few of the node's connections, and a tenant whose receivers it

@@ -1,4 +1,4 @@
-"""One CONNECT: what is asked of a proxy, and what it may answer, every bound counted to the byte.
+"""One CONNECT: the request to a proxy, and its answer, bounded to the byte.
 
 After a 2xx, all bytes come through the tunnel. Any other answer is a refusal, whatever its body says.
 """
@@ -24,7 +24,7 @@ _REASON_LENGTH_MAX = 120
 
 
 class Refusal(Struct, frozen=True):
-    """A proxy's answer that leads nowhere: a sentence that begins with a verb."""
+    """A refusal by a proxy; `why` begins with a verb, for a sentence about the proxy."""
 
     why: str
 

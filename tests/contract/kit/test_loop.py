@@ -21,7 +21,7 @@ from actors.machine.outcome import Answered, Failed, Outcome
 from actors.ports import Attempt
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.egress.ways import Ways
+from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.sender import HttpSender
 from angarium.delivery.signing import public_key
@@ -124,7 +124,7 @@ class Loop:
 @pytest.fixture
 async def loop() -> AsyncIterator[Loop]:
     guard = Guard(allow_http=True, allow_networks=(ip_network("127.0.0.0/8"),))
-    transport = Http1Transport(Ways(guard, tls=default_tls()))
+    transport = Http1Transport(EgressPaths(guard, tls=default_tls()))
     loop = Loop(HttpSender(transport, ids=random.Random(1)))
     yield loop
     await transport.close()

@@ -13,7 +13,7 @@ from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits
 from angarium.delivery.connections.resolver import Resolver
-from angarium.delivery.egress.ways import Ways
+from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.target import parse_target
 from angarium.delivery.http_exchange.transport import (
@@ -61,7 +61,7 @@ def new_transport(
 ) -> Transport:
     """A transport of that kind without profiles of egress."""
     if issubclass(kind, Http1Transport):
-        return kind(Ways(guard, tls=tls), limits=limits)
+        return kind(EgressPaths(guard, tls=tls), limits=limits)
     return kind(guard, tls=tls, limits=limits)
 
 

@@ -1,4 +1,4 @@
-"""Transports whose ways lead through a proxy of the test, with names that resolve as the test says."""
+"""Transports whose paths lead through a proxy of the test, with names that resolve as the test says."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ import trustme
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits
 from angarium.delivery.connections.resolver import Resolved
-from angarium.delivery.egress.ways import Ways
+from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
 from tests.contract.transport.conftest import LOOPBACK
@@ -35,12 +35,12 @@ class Names:
 
 
 class Egress:
-    """Makes transports with given profiles, and closes them. `ways` are those of the last one."""
+    """Makes transports with given profiles, and closes them. `paths` are those of the last one."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
         self._made: list[Http1Transport] = []
-        self.ways = Ways(Guard())
+        self.paths = EgressPaths(Guard())
 
     def transport(
         self,
@@ -51,8 +51,8 @@ class Egress:
         limits: ConnectionLimits = DEFAULT_LIMITS,
     ) -> Http1Transport:
         guard = guard or Guard(allow_http=True, allow_networks=LOOPBACK, resolver=self._names)
-        self.ways = Ways(guard, Profiles(proxies or {}, tls or {}), resolver=self._names)
-        self._made.append(Http1Transport(self.ways, limits=limits))
+        self.paths = EgressPaths(guard, Profiles(proxies or {}, tls or {}), resolver=self._names)
+        self._made.append(Http1Transport(self.paths, limits=limits))
         return self._made[-1]
 
     async def close(self) -> None:

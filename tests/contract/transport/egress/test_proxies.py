@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.egress import ways as ways_module
+from angarium.delivery.egress import paths as paths_module
 from angarium.delivery.http_exchange.transport import EARLY, NO_PROFILES, FailureKind, ProfileNames
 from angarium.egress_settings import ProxySettings, TlsSettings
 from tests.contract.transport.conftest import answered, failed, post_to
@@ -100,7 +100,7 @@ async def test_a_changed_password_is_used_for_all_requests_that_begin_later(
     changed: str,
 ) -> None:
     """The same holds for the TLS profile of the proxy."""
-    monkeypatch.setattr(ways_module, "FILES_CHECKED_EVERY_S", 0.01)
+    monkeypatch.setattr(paths_module, "FILES_CHECKED_EVERY_S", 0.01)
     proxy, certificate = TestProxy(), authority.cert_pem.bytes()
     await proxy.start(_server_context(authority, "proxy.example"))
     password, authorities = write("password", "old"), write("ca.pem", certificate)
@@ -110,16 +110,16 @@ async def test_a_changed_password_is_used_for_all_requests_that_begin_later(
     transport = egress.transport(
         proxies={"eu": settings}, tls={"inside": TlsSettings(authorities=authorities)}
     )
-    reloading = asyncio.create_task(egress.ways.reload_changed_files())
+    reloading = asyncio.create_task(egress.paths.reload_changed_files())
     url = f"http://hook.example:{receiver.port}/"
     for _ in range(2):
         answered(await post_to(transport, url, profiles=EU))
-    before = egress.ways.way_for(EU)
+    before = egress.paths.path_for(EU)
     if changed == "password":
         write("password", "newer")
     else:
         write("ca.pem", certificate + trustme.CA().cert_pem.bytes())
-    await until(lambda: egress.ways.way_for(EU) is not before)
+    await until(lambda: egress.paths.path_for(EU) is not before)
     answered(await post_to(transport, url, profiles=EU))
     assert len(proxy.clients) == 2
     user = base64.b64encode(b"angarium:" + (b"newer" if changed == "password" else b"old"))

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trustme
 
-from angarium.delivery.egress import ways as ways_module
+from angarium.delivery.egress import paths as paths_module
 from angarium.delivery.http_exchange.transport import FailureKind, ProfileNames
 from angarium.egress_settings import TlsSettings
 from tests.contract.transport.conftest import answered, failed, post_to
@@ -102,14 +102,14 @@ async def test_a_connection_with_a_client_certificate_serves_no_way_without_it(
 async def test_a_changed_certificate_is_used_for_all_requests_that_begin_later(
     egress: Egress, authority: trustme.CA, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ways_module, "FILES_CHECKED_EVERY_S", 0.01)
+    monkeypatch.setattr(paths_module, "FILES_CHECKED_EVERY_S", 0.01)
     transport, partner = egress.transport(tls=files.profiles), Partner(authority)
-    reloading = asyncio.create_task(egress.ways.reload_changed_files())
+    reloading = asyncio.create_task(egress.paths.reload_changed_files())
     async with listening(partner) as url:
         answered(await post_to(transport, url, profiles=PARTNER))
-        before = egress.ways.way_for(PARTNER)
+        before = egress.paths.path_for(PARTNER)
         files.replace("second.example")
-        await until(lambda: egress.ways.way_for(PARTNER) is not before)
+        await until(lambda: egress.paths.path_for(PARTNER) is not before)
         answered(await post_to(transport, url, profiles=PARTNER))
     assert partner.clients[0] == "first.example"
     assert partner.clients[-1] == "second.example"
@@ -123,7 +123,7 @@ async def test_files_that_do_not_fit_leave_the_old_ones_in_use_and_are_logged_on
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(ways_module, "FILES_CHECKED_EVERY_S", 0.01)
+    monkeypatch.setattr(paths_module, "FILES_CHECKED_EVERY_S", 0.01)
     looks: list[str] = []
     stat = os.stat
 
@@ -133,7 +133,7 @@ async def test_files_that_do_not_fit_leave_the_old_ones_in_use_and_are_logged_on
 
     monkeypatch.setattr("angarium.delivery.egress.file_value.os.stat", counted)
     transport, partner = egress.transport(tls=files.profiles), Partner(authority)
-    reloading = asyncio.create_task(egress.ways.reload_changed_files())
+    reloading = asyncio.create_task(egress.paths.reload_changed_files())
     async with listening(partner) as url:
         files.replace("second.example", key=False)
         await until(lambda: "egress.not_reloaded" in caplog.messages)

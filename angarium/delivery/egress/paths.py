@@ -1,8 +1,8 @@
-"""The ways to receivers: what the names of profiles stand for on this node.
+"""The paths to receivers: what the names of profiles stand for on this node.
 
-A way holds what a connection needs: the guard that judges the target, the TLS context, and the proxy. It is
-made once for each pair of profiles, and again when a file of theirs has changed. An attempt looks its way up;
-the direct way is not even looked up.
+A path holds what a connection needs: the guard that judges the target, the TLS context, and the proxy. It is
+made once for each pair of profiles, and again when a file of theirs has changed. An attempt looks it up; the
+direct path is not even looked up.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ PASSWORD_LENGTH_MAX = 4096
 _ANYWHERE = tuple(map(ip_network, ("0.0.0.0/0", "::/0")))
 
 
-class Way(Struct, frozen=True):
-    """A way to receivers. `key` distinguishes its connections from those of all other ways.
+class EgressPath(Struct, frozen=True):
+    """A path to receivers. `key` distinguishes its connections from those of all other paths.
 
     Without a proxy, the judged address is connected to.
     """
@@ -44,8 +44,8 @@ class Way(Struct, frozen=True):
     proxy: Proxy | None = None
 
 
-class Ways:
-    """All ways of a node. Raises UnusableSetting.
+class EgressPaths:
+    """All paths of a node. Raises UnusableSetting.
 
     `resolver` resolves the names of proxies: the guard against other networks does not apply to them, since
     they are the operator's. `tls` is the context for receivers without a TLS profile.
@@ -61,7 +61,7 @@ class Ways:
         variables: Mapping[str, str] = environ,
     ) -> None:
         profiles = profiles or Profiles({}, {})
-        self.direct = Way(DIRECT, guard, tls or default_tls())
+        self.direct = EgressPath(DIRECT, guard, tls or default_tls())
         self._spelling = SpellingGuard(guard)
         self._contexts = {name: _context(f"tls.{name}", each) for name, each in profiles.tls.items()}
         anywhere = Guard(allow_http=True, allow_networks=_ANYWHERE, resolver=resolver)
@@ -76,7 +76,7 @@ class Ways:
             )
             for name, each in profiles.proxies.items()
         }
-        self._ways: dict[ProfileNames, Way] = {}
+        self._paths: dict[ProfileNames, EgressPath] = {}
 
     @property
     def proxies(self) -> tuple[str, ...]:
@@ -90,9 +90,9 @@ class Ways:
             proxy = None
         return NO_PROFILES if proxy is None and policy.tls is None else ProfileNames(proxy, policy.tls)
 
-    def way_for(self, profiles: ProfileNames) -> Way:
-        """The way that the profiles stand for, other than the direct one."""
-        return self._ways.get(profiles) or self._ways.setdefault(profiles, self._make(profiles))
+    def path_for(self, profiles: ProfileNames) -> EgressPath:
+        """The path that the profiles stand for, other than the direct one."""
+        return self._paths.get(profiles) or self._paths.setdefault(profiles, self._make(profiles))
 
     async def reload_changed_files(self) -> None:
         """Read files again when they change, until cancelled; new connections then use what they hold.
@@ -106,12 +106,12 @@ class Ways:
             await asyncio.sleep(FILES_CHECKED_EVERY_S)
             # In a thread: a file may lie on a disk that is slow, and authorities take milliseconds to read.
             if any(await asyncio.to_thread(lambda: [each.refresh() for each in watched])):
-                self._ways.clear()
+                self._paths.clear()
 
-    def _make(self, profiles: ProfileNames) -> Way:
+    def _make(self, profiles: ProfileNames) -> EgressPath:
         tls = None if profiles.tls is None else self._contexts[profiles.tls]
         proxy = None if profiles.proxy is None else self._proxies[profiles.proxy]
-        return Way(
+        return EgressPath(
             key=WayKey(
                 proxy=profiles.proxy, proxy_version=proxy.version if proxy else 0,
                 tls=profiles.tls, tls_version=tls.version if tls else 0,

@@ -1,4 +1,4 @@
-"""The ways of a node: what profiles stand for, and files that cannot be used at the start."""
+"""The paths of a node: what profiles stand for, and files that cannot be used at the start."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 from actors.configuration.policy import Policy
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.egress.file_value import FileValue, UnusableSetting
-from angarium.delivery.egress.ways import Ways
+from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http_exchange.transport import NO_PROFILES, ProfileNames
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
 
@@ -27,9 +27,9 @@ def policy(**members: str | None) -> Policy:
 
 
 def test_the_default_proxy_is_used_if_there_is_one() -> None:
-    without = Ways(Guard(), Profiles({"eu": PROXY}, {}))
+    without = EgressPaths(Guard(), Profiles({"eu": PROXY}, {}))
     assert without.profiles_of(policy()) is NO_PROFILES
-    with_default = Ways(Guard(), Profiles({"default": PROXY, "eu": PROXY}, {}))
+    with_default = EgressPaths(Guard(), Profiles({"default": PROXY, "eu": PROXY}, {}))
     assert with_default.profiles_of(policy()) == ProfileNames("default")
     assert with_default.profiles_of(policy(proxy="eu")) == ProfileNames("eu")
     assert with_default.profiles_of(policy(proxy=None)) is NO_PROFILES
@@ -38,24 +38,26 @@ def test_the_default_proxy_is_used_if_there_is_one() -> None:
 def test_each_pair_of_profiles_is_one_way_with_a_key_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(trustme.CA().cert_pem.bytes())
     tls = {"partner": TlsSettings(authorities=str(tmp_path / "ca.pem"))}
-    ways = Ways(Guard(), Profiles({"eu": PROXY, "partner": PROXY}, tls))
+    paths = EgressPaths(Guard(), Profiles({"eu": PROXY, "partner": PROXY}, tls))
     names = [
         ProfileNames("eu"),
         ProfileNames("partner"),
         ProfileNames(tls="partner"),
         ProfileNames("eu", "partner"),
     ]
-    assert len({ways.direct.key, *(ways.way_for(each).key for each in names)}) == 1 + len(names)
-    assert ways.way_for(ProfileNames("eu")) is ways.way_for(ProfileNames("eu"))
-    assert ways.way_for(ProfileNames("eu")).tls is ways.direct.tls
-    assert ways.way_for(ProfileNames("eu", "partner")).tls is ways.way_for(ProfileNames(tls="partner")).tls
+    assert len({paths.direct.key, *(paths.path_for(each).key for each in names)}) == 1 + len(names)
+    assert paths.path_for(ProfileNames("eu")) is paths.path_for(ProfileNames("eu"))
+    assert paths.path_for(ProfileNames("eu")).tls is paths.direct.tls
+    assert (
+        paths.path_for(ProfileNames("eu", "partner")).tls is paths.path_for(ProfileNames(tls="partner")).tls
+    )
 
 
 def test_a_proxy_that_resolves_has_a_guard_of_its_own() -> None:
     there = ProxySettings(url="http://proxy.example:3128", resolve="there")
-    ways = Ways(Guard(), Profiles({"eu": PROXY, "there": there}, {}))
-    assert ways.way_for(ProfileNames("eu")).guard is ways.direct.guard
-    assert ways.way_for(ProfileNames("there")).guard is not ways.direct.guard
+    paths = EgressPaths(Guard(), Profiles({"eu": PROXY, "there": there}, {}))
+    assert paths.path_for(ProfileNames("eu")).guard is paths.direct.guard
+    assert paths.path_for(ProfileNames("there")).guard is not paths.direct.guard
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_a_file_that_cannot_be_used_is_named_at_the_start_by_its_setting(
         file.write_bytes(content)
     for profile in (TlsSettings(certificate=str(file)), TlsSettings(authorities=str(file))):
         with pytest.raises(UnusableSetting, match=r"tls\.partner: .*; correct the setting") as caught:
-            Ways(Guard(), Profiles({}, {"partner": profile}))
+            EgressPaths(Guard(), Profiles({}, {"partner": profile}))
         assert why in str(caught.value)
         assert "s3cret" not in str(caught.value)
 
@@ -81,15 +83,19 @@ def test_a_key_with_a_password_is_refused_without_asking_for_it(tmp_path: Path) 
     sealed = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"pass"))
     (tmp_path / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes() + sealed)
     with pytest.raises(UnusableSetting, match=r"tls\.partner: "):
-        Ways(Guard(), Profiles({}, {"partner": TlsSettings(certificate=str(tmp_path / "client.pem"))}))
+        EgressPaths(Guard(), Profiles({}, {"partner": TlsSettings(certificate=str(tmp_path / "client.pem"))}))
 
 
 def test_a_proxys_password_is_read_from_its_variable() -> None:
     proxy = ProxySettings(url="http://proxy.example:3128", user="u", password_variable="PROXY_PASSWORD")
     profiles = Profiles({"eu": proxy}, {})
-    assert Ways(Guard(), profiles, variables={"PROXY_PASSWORD": "s3cret"}).way_for(ProfileNames("eu")).proxy
+    assert (
+        EgressPaths(Guard(), profiles, variables={"PROXY_PASSWORD": "s3cret"})
+        .path_for(ProfileNames("eu"))
+        .proxy
+    )
     with pytest.raises(UnusableSetting, match=r"proxies.eu.password_variable: there is no password; correct"):
-        Ways(Guard(), profiles, variables={})
+        EgressPaths(Guard(), profiles, variables={})
 
 
 def test_the_repr_of_a_proxys_settings_shows_nothing() -> None:
