@@ -39,7 +39,7 @@ def check(seen: Sequence[Request]) -> None:
 
 
 @pytest.mark.parametrize("order", ["strict", "relaxed"])
-async def test_batches_keep_their_numbers_over_a_kill(fleet: Fleet, order: str) -> None:
+async def test_batches_keep_their_numbers_across_a_kill(fleet: Fleet, order: str) -> None:
     seen = list[Request]()
     fleet.sink.onlooker = lambda _, request: seen.append(request)
     fleet.sink.manners[RECEIVER] = lambda number: Reply(503 if number % 7 == 0 else 200, delay_s=0.01)
