@@ -28,7 +28,7 @@ from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.steps import Rest, WaitUntil
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
-from actors.times_as_text import age_text, instant_text_or_none
+from actors.times_as_text import age_text, instant_text, instant_text_or_none
 
 SLOW_ANSWER_MS = 50.0
 """From this latency on, latency counts as the limit of a strict receiver's pace."""
@@ -104,8 +104,8 @@ class ReceiverState(TypedDict):
     `why` says in words why nothing moves; `remedy` is what an operator has to do, if it does not end by
     itself. `problems` are those of the configuration that was put last, which need not be the one in force.
     Of the `backlog`, the events that are accepted and not settled, `queued` are in memory; `parked`: some are
-    only in the stream. `resume_at` is when it is tried again by itself. `counters` count events, `posts` the
-    POSTs that they were in.
+    only in the stream. `resume_at` is when it is tried again by itself. `alerts` are those that are raised,
+    each with the time since when. `counters` count events, `posts` the POSTs that they were in.
     """
 
     receiver: str
@@ -127,6 +127,7 @@ class ReceiverState(TypedDict):
     handshake: HandshakeState | None
     resume_at: str | None
     failing_since: str | None
+    alerts: dict[str, str]
     consecutive_failures: int
     last_attempt: LastAttempt | None
     last_response: LastResponse | None
@@ -179,6 +180,7 @@ def inspect(
         "handshake": handshake_state(state, policy, instant_text_or_none),
         "resume_at": instant_text_or_none(_resume_at(state, policy, now)),
         "failing_since": instant_text_or_none(state.failing_since),
+        "alerts": {each.kind: instant_text(each.raised_at) for each in state.alerts if each.raised},
         "consecutive_failures": state.consecutive_failures,
         "last_attempt": _attempt(state.last) if state.last else None,
         "last_response": response,

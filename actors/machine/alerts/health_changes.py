@@ -173,7 +173,7 @@ def health_change(
         case f.HandshakeSucceeded() if unproven_since is not None:
             return _change("verified", receiver, "it proved itself", unproven_since)
         case f.Parked() if policy is None and invalid and not before.parked:
-            why = "it never had a valid configuration; its events wait"
+            why = "no node can use its configuration; its events wait"
             return _change("misconfigured", receiver, why, after.failing_since)
     return None
 

@@ -11,7 +11,7 @@ of facts and events for each kind in that time, however often it flaps.
 | `disabled` | it is disabled | it was resumed, or has another URL |
 | `behind` | so much of `backlog_max` is used, or its oldest event is that old | both are below half of that |
 | `dead_letters` | an event was given up | none was for `dead_letters_quiet_s` |
-| `misconfigured` | events wait, and it never had a valid configuration | it has one, or none wait |
+| `misconfigured` | events wait, and no node can use its configuration | one can, or none wait |
 | `handshake_failed` | one failed, and another `failing_after_s` later | one succeeded, or none is needed |
 
 While an operator pauses the receiver, `failing`, `offline` and `handshake_failed` stay as they are. A removal
@@ -175,7 +175,7 @@ def _misconfigured(state: State, policy: Policy | None, command: c.JudgeAlerts, 
         return None if waits else Cause("it has a valid configuration" if policy else "no event waits")
     if not (waits and command.invalid):
         return None
-    return Cause("it never had a valid configuration; its events wait", state.waiting_since)
+    return Cause("no node can use its configuration; its events wait", state.waiting_since)
 
 
 def _handshake_failed(

@@ -45,7 +45,7 @@ _STATE = {
     "receiver": "acme.billing", "shard": 54, "node": "n1", "phase": "idle", "next_sequence": 18,
     "why": "nothing waits", "remedy": None, "problems": [], "settled_sequence": 17, "in_flight": 0,
     "queued": 0, "backlog": 0, "parked": False, "head": None, "disabled": None, "resume_at": None,
-    "failing_since": None, "consecutive_failures": 0,
+    "failing_since": None, "alerts": {}, "consecutive_failures": 0,
     "bucket": {"tokens": 10.0, "limit": 10.0, "per": "second", "burst": 10, "effective_limit": 10.0},
     "handshake": None,
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 _COMMANDS = {
     "resume": "; to continue, run angarium receiver resume {}",
-    "put": "; to fix it, run angarium receiver put {}",
+    "put": "; to fix it, run angarium receiver edit {}",
 }
 
 

@@ -116,6 +116,8 @@ def _value(name: str, value: Any) -> str:
             event = f"#{number}, attempt {attempt}" if number is not None else str(value.get("kind"))
             outcome = output.visible(str(value["error"] or value["status"]))
             return f"{event}: {outcome} after {took_ms:g} ms, {at}"
+        case "alerts", dict(alerts):
+            return ", ".join(f"{kind} since {at}" for kind, at in alerts.items())
         case "last_response", dict(answer):
             return f"{answer['status']} {output.first_of(answer.get('body', ''), 200)}".rstrip()
         case _, dict():

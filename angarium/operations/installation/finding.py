@@ -5,9 +5,8 @@ from typing import Literal
 from msgspec import Struct
 
 Level = Literal["ok", "warning", "problem"]
-AilmentOfState = Literal["disabled", "offline", "failing", "throttled", "behind"]
-"""An ailment that the state of a receiver shows."""
-ReceiverAilment = Literal[AilmentOfState, "misconfigured"]
+ReceiverAilment = Literal["misconfigured", "disabled", "offline", "failing", "throttled", "behind"]
+"""The ailments of a receiver, the worst first."""
 
 
 class Finding(Struct, frozen=True, kw_only=True):

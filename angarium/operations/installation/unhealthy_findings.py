@@ -22,7 +22,7 @@ from actors.machine.facts import DISABLED_WHY
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.times_as_text import age_text
-from angarium.operations.installation.finding import AilmentOfState, Finding, ok, problem, warning
+from angarium.operations.installation.finding import Finding, ReceiverAilment, ok, problem, warning
 from angarium.operations.receiver_list.listing import phase_of, policy_of
 from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts, limit
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
@@ -50,10 +50,11 @@ PARSED_IN_A_TURN_MAX = 256
 CHECKED_RECEIVERS_MAX = 200
 """Receivers whose backlog is checked in the stream, to find the worst that are behind."""
 
-WORST_FIRST: tuple[AilmentOfState, ...] = get_args(AilmentOfState)
+WORST_FIRST: tuple[ReceiverAilment, ...] = get_args(ReceiverAilment)
 _RESUME, _INSPECT = "angarium receiver resume {}", "angarium inspect {}"
 _ASKED_FOR_A_PAUSE = ("the receiver asked for this pause; to end it now", _RESUME)
-_REMEDIES: dict[AilmentOfState, tuple[str, str]] = {
+_REMEDIES: dict[ReceiverAilment, tuple[str, str]] = {
+    "misconfigured": ("its state says why", _INSPECT),
     "disabled": ("when it works again, resume it", _RESUME),
     "offline": ("its state says why", _INSPECT),
     "failing": ("its state says why", _INSPECT),
@@ -79,7 +80,7 @@ REMEDIES_BEHIND: dict[Bottleneck | None, tuple[str, str]] = {
 class UnhealthyReceiver(Struct, frozen=True):
     """A receiver that is unhealthy since a time, by its snapshot."""
 
-    ailment: AilmentOfState
+    ailment: ReceiverAilment
     since: float
     phase: Phase
     snapshot: ReceiverSnapshot
@@ -171,8 +172,10 @@ def judge(snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float) -> U
     failing_s = state.failing_s(now)
     behind = oldest_at and now - oldest_at > BEHIND_AFTER_S
     match phase:
-        case "misconfigured":
+        case "misconfigured" if policy is None:
             return None  # The finding about its configuration says so.
+        case "misconfigured":
+            return UnhealthyReceiver(phase, oldest_at or now, phase, snapshot)
         case "disabled":
             last = state.last.at if state.last else now
             return UnhealthyReceiver(phase, state.disabled_at or state.failing_since or last, phase, snapshot)
@@ -239,13 +242,15 @@ def remedy_for(
     return REMEDIES_BEHIND[limited_by]
 
 
-def _with_ailment(found: dict[str, UnhealthyReceiver], ailment: AilmentOfState) -> list[UnhealthyReceiver]:
+def _with_ailment(found: dict[str, UnhealthyReceiver], ailment: ReceiverAilment) -> list[UnhealthyReceiver]:
     return [each for each in found.values() if each.ailment == ailment]
 
 
 def _ailment_text(receiver: UnhealthyReceiver, now: float) -> str:
     state, since = receiver.snapshot.state, age_text(now - receiver.since)
     match receiver.ailment:
+        case "misconfigured":
+            return f"has had a configuration that no node can use, for {since}"
         case "disabled":
             reason = state.disabled if state else ""
             return f"has been disabled for {since} ({DISABLED_WHY.get(reason, reason)})"

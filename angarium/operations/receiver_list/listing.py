@@ -255,7 +255,12 @@ def policy_of(raw: bytes) -> Policy | None:
 
 
 def phase_of(state: State, policy: Policy | None, now: float) -> Phase:
-    """The phase by a snapshot; without a valid policy an older one is in force, if there was one."""
+    """The phase by a snapshot; without a valid policy an older one is in force, if there was one.
+
+    Only nodes know their profiles; the alert says that they cannot use the configuration.
+    """
+    if any(each.kind == "misconfigured" and each.raised for each in state.alerts):
+        return "misconfigured"
     if policy is None and state.opened:
         policy = _LOST
     if held := held_back(state, policy, now):

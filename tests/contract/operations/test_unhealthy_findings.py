@@ -11,7 +11,7 @@ from actors.machine import facts as f
 from actors.machine.evolve import evolve
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling.phases import Phase
-from actors.machine.state import State
+from actors.machine.state import Alert, State
 from angarium.operations.installation import unhealthy_findings
 from angarium.operations.installation.finding import Finding
 from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts
@@ -124,6 +124,20 @@ async def test_a_receiver_that_has_caught_up_since_it_parked_is_healthy(js: JetS
     await put(js, names, state)
     (finding,) = await told(js, names)
     assert finding.level == "ok"
+
+
+async def test_a_receiver_that_names_a_profile_which_nodes_lack_is_unhealthy(
+    js: JetStream, names: Names
+) -> None:
+    """Only nodes know their profiles: the configuration itself is valid."""
+    alert = Alert(kind="misconfigured", raised_at=NOW - 60, raised=True)
+    await put(js, names, waits("acme.typo", NOW - 60, alerts=(alert,)))
+    found = await told(js, names)
+    assert [(each.ailment, each.text, each.command) for each in found[1:]] == [(
+        "misconfigured",
+        "acme.typo has had a configuration that no node can use, for 1m; 1 waits, the oldest for 1m",
+        "angarium inspect acme.typo",
+    )]  # fmt: skip
 
 
 async def test_invalid_configurations_are_problems_the_first_of_them_by_name(

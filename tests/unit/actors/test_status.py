@@ -19,7 +19,7 @@ from actors.machine.numbering import Frontier, Numbered, advance, with_number
 from actors.machine.outcome import Answered
 from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.view import NoBounds, View
-from actors.machine.state import BURIALS_MAX, Open, State
+from actors.machine.state import BURIALS_MAX, Alert, Open, State
 from actors.status import Head, inspect, known_head, phase, read_head, remedy, why
 from actors.times_as_text import age_text
 from tests.unit.worlds.shard import strict
@@ -307,6 +307,9 @@ def test_the_status_shows_everything_that_the_contract_lists() -> None:
         receiver="acme.billing", frontier=Frontier(position=9, sequence=3), open=(ENTRY,), last=last,
         limit=RateLimit(0.5, 4), bucket=Bucket(1.0, NOW - 2, 5), failing_since=NOW - 60,
         consecutive_failures=2,
+        alerts=(
+            Alert(kind="failing", raised_at=NOW - 3, raised=True), Alert(kind="behind", raised_at=NOW - 9),
+        ),
     )  # fmt: skip
     assert shown(state) == {
         "receiver": "acme.billing", "shard": 7, "node": "n1", "phase": "backing_off",
@@ -319,9 +322,10 @@ def test_the_status_shows_everything_that_the_contract_lists() -> None:
             "stored_at": "2023-11-14T22:13:10.000Z", "age_s": 10.0,
         },
         "bucket": {"tokens": 2.0, "limit": 30, "per": "minute", "burst": 4, "effective_limit": 30.0},
-            "handshake": None,
+        "handshake": None,
         "resume_at": "2023-11-14T22:13:21.500Z",
         "failing_since": "2023-11-14T22:12:20.000Z",
+        "alerts": {"failing": "2023-11-14T22:13:17.000Z"},
         "consecutive_failures": 2,
         "last_attempt": {
             "at": "2023-11-14T22:13:19.500Z", "kind": "event", "sequence": 3, "event_id": "e3", "attempt": 1,

@@ -49,7 +49,7 @@ def test_the_first_line_names_the_command_that_helps() -> None:
         "acme.billing: 2 waiting, paused; to continue, run angarium receiver resume acme.billing"
     )
     assert lines(STATE | {"backlog": 0, "why": "nothing waits; misconfigured", "remedy": "put"})[0] == (
-        "acme.billing: nothing waits; misconfigured; to fix it, run angarium receiver put acme.billing"
+        "acme.billing: nothing waits; misconfigured; to fix it, run angarium receiver edit acme.billing"
     )
 
 
