@@ -7,7 +7,8 @@ other.
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+import ssl
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from actors.errors import BadInput
@@ -24,12 +25,13 @@ class UnusableSetting(BadInput):
 
 
 class FileValue(Generic[T]):
-    """A value and how to read it. `name` is that of the setting, for messages; without files it stays.
+    """A value and how to read it. Without files it stays.
 
+    - `name`: that of the setting, for messages. `files`: by the names of its members.
     - `version`: how often the value has been replaced.
     """
 
-    def __init__(self, name: str, files: Sequence[str], read: Callable[[], T]) -> None:
+    def __init__(self, name: str, files: Mapping[str, str], read: Callable[[], T]) -> None:
         self._name = name
         self._files = files
         self._read = read
@@ -38,7 +40,8 @@ class FileValue(Generic[T]):
         try:
             self.value = read()
         except (OSError, ValueError) as error:
-            raise UnusableSetting(f"{name}: {_why(error)}; correct the setting, or what it names") from None
+            why = self._why(error)
+            raise UnusableSetting(f"{name}: {why}; correct the setting, or what it names") from None
 
     def refresh(self) -> bool:
         """Read the value again if a file has changed; returns True if it was replaced. It reads files."""
@@ -48,14 +51,27 @@ class FileValue(Generic[T]):
         try:
             self.value = self._read()
         except (OSError, ValueError) as error:
-            log.warning("egress.not_reloaded", extra={"setting": self._name, "why": _why(error)})
+            log.warning("egress.not_reloaded", extra={"setting": self._name, "why": self._why(error)})
             return False
         self.version += 1
         log.info("egress.reloaded", extra={"setting": self._name})
         return True
 
     def _read_states(self) -> _FileStates:
-        return tuple(_identity(each) for each in self._files)
+        return tuple(_identity(each) for each in self._files.values())
+
+    def _why(self, error: OSError | ValueError) -> str:
+        """The reason without paths and contents: they may be secrets."""
+        for member, file in self._files.items():
+            try:
+                open(file, "rb").close()
+            except OSError as unread:
+                return f"{member}: {unread.strerror or type(unread).__name__}"
+        if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+            return "the key does not belong to the certificate"
+        if isinstance(error, OSError):
+            return error.strerror or type(error).__name__
+        return str(error)
 
 
 def _identity(file: str) -> tuple[int, int, int] | None:
@@ -65,10 +81,3 @@ def _identity(file: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _why(error: OSError | ValueError) -> str:
-    """The reason without paths and contents: they may be secrets."""
-    if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
-    return str(error)

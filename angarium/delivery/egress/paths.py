@@ -69,7 +69,7 @@ class EgressPaths:
         self._passwords = {
             name: _authorization(name, each, variables) for name, each in profiles.proxies.items()
         }
-        usual = FileValue("tls", (), lambda: self.direct.tls)
+        usual = FileValue("tls", {}, lambda: self.direct.tls)
         self._proxies = {
             name: _proxy(
                 name, each, anywhere, self._passwords[name], self._contexts.get(each.tls or "", usual)
@@ -132,8 +132,8 @@ def _context(name: str, profile: TlsSettings) -> FileValue[ssl.SSLContext]:
             context.load_cert_chain(profile.certificate, profile.key, password="")
         return context
 
-    files = [each for each in (profile.certificate, profile.key, profile.authorities) if each is not None]
-    return FileValue(name, files, read)
+    members = ("certificate", profile.certificate), ("key", profile.key), ("authorities", profile.authorities)
+    return FileValue(name, {member: file for member, file in members if file is not None}, read)
 
 
 def _authorization(name: str, proxy: ProxySettings, variables: Mapping[str, str]) -> FileValue[bytes]:
@@ -152,8 +152,8 @@ def _authorization(name: str, proxy: ProxySettings, variables: Mapping[str, str]
         return b"Basic " + base64.b64encode(f"{proxy.user}:{password}".encode())
 
     member = "password_variable" if proxy.password_file is None else "password_file"
-    files = [proxy.password_file] if proxy.password_file is not None else []
-    return FileValue(f"proxies.{name}.{member}", files, read)
+    files = {} if proxy.password_file is None else {"password_file": proxy.password_file}
+    return FileValue(f"proxies.{name}" if files else f"proxies.{name}.{member}", files, read)
 
 
 def _proxy(

@@ -131,7 +131,7 @@ def test_a_node_does_not_start_with_a_profile_whose_file_it_cannot_use(terminal:
     profiles.write_text("[tls.partner]\ncertificate = 'none.pem'\n")
     node = terminal.run("node", "--config", str(profiles))
     assert node.returncode == 2
-    assert "tls.partner: No such file or directory; correct the setting" in node.stderr
+    assert "tls.partner: certificate: No such file or directory; correct the setting" in node.stderr
     put = terminal.run(
         "receiver", "put", "acme.partner", "--url", URL, "--tls", "partner", "--config", str(profiles)
     )

@@ -62,7 +62,11 @@ def test_a_proxy_that_resolves_has_a_guard_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(None, "No such file"), (b"", "tls.partner: "), (b"-----BEGIN CERTIFICATE-----\nx\n", "tls.partner: ")],
+    [
+        (None, ": No such file"),
+        (b"", "tls.partner: "),
+        (b"-----BEGIN CERTIFICATE-----\nx\n", "tls.partner: "),
+    ],
 )
 def test_a_file_that_cannot_be_used_is_named_at_the_start_by_its_setting(
     tmp_path: Path, content: bytes | None, why: str
@@ -70,11 +74,24 @@ def test_a_file_that_cannot_be_used_is_named_at_the_start_by_its_setting(
     file = tmp_path / "s3cret.pem"
     if content is not None:
         file.write_bytes(content)
-    for profile in (TlsSettings(certificate=str(file)), TlsSettings(authorities=str(file))):
+    path = str(file)
+    for member, profile in (
+        ("certificate", TlsSettings(certificate=path)),
+        ("authorities", TlsSettings(authorities=path)),
+    ):
         with pytest.raises(UnusableSetting, match=r"tls\.partner: .*; correct the setting") as caught:
             EgressPaths(Guard(), Profiles({}, {"partner": profile}))
-        assert why in str(caught.value)
+        assert (f"{member}{why}" if content is None else why) in str(caught.value)
         assert "s3cret" not in str(caught.value)
+
+
+def test_a_key_of_another_certificate_is_named(tmp_path: Path) -> None:
+    one, other = (trustme.CA().issue_cert("client.example") for _ in range(2))
+    (tmp_path / "c.pem").write_bytes(one.cert_chain_pems[0].bytes())
+    (tmp_path / "k.pem").write_bytes(other.private_key_pem.bytes())
+    settings = TlsSettings(certificate=str(tmp_path / "c.pem"), key=str(tmp_path / "k.pem"))
+    with pytest.raises(UnusableSetting, match="the key does not belong to the certificate"):
+        EgressPaths(Guard(), Profiles({}, {"partner": settings}))
 
 
 def test_a_key_with_a_password_is_refused_without_asking_for_it(tmp_path: Path) -> None:
@@ -105,7 +122,7 @@ def test_the_repr_of_a_proxys_settings_shows_nothing() -> None:
 def test_a_value_is_read_again_when_a_file_changes_and_only_then(tmp_path: Path) -> None:
     file = tmp_path / "value"
     file.write_text("one")
-    value = FileValue("setting", [str(file)], file.read_text)
+    value = FileValue("setting", {"file": str(file)}, file.read_text)
     assert (value.refresh(), value.value, value.version) == (False, "one", 0)
     file.write_text("other")
     assert (value.refresh(), value.value, value.version) == (True, "other", 1)
