@@ -9,21 +9,25 @@ from collections.abc import Callable, Sequence
 
 from actors.delivery_totals import ARRIVAL_BOUNDS_S, ATTEMPT_BOUNDS_S
 from actors.ids import tenant_of
+from actors.machine.event import Event
 from actors.machine.facts import (
     AttemptFailed,
     DeadLettered,
     Delivered,
     Forgot,
     Missing,
+    Parked,
     Removed,
     Repaired,
     Throttled,
+    Unparked,
 )
 from actors.machine.numbering import Numbered
 from actors.ports import Attempt, BatchAttempt, Recorded
 from angarium.telemetry.exemplars import Exemplar, Exemplars
 from angarium.telemetry.known_traces import KnownTrace, KnownTraces
 from angarium.telemetry.spans import (
+    Moment,
     Span,
     SpanName,
     attempt_span,
@@ -44,6 +48,8 @@ from angarium.telemetry.trace_ids import (
 )
 from streams.routing.routed_events import RoutedEvent
 
+PARKED_MAX = 4096
+"""Parked receivers that are known; of more, the events have no moment `parked`."""
 MOMENTS_MAX = 32
 """Moments of one delivery; later ones are left out. Of its POSTs the last ones are kept, as many."""
 
@@ -73,6 +79,7 @@ class Tracer:
         self._failures = failures
         self._clock = clock
         self._known = KnownTraces()
+        self._parked_at: dict[str, float] = {}
         self.exemplars = (Exemplars(ATTEMPT_BOUNDS_S), Exemplars(ARRIVAL_BOUNDS_S))
 
     @property
@@ -98,7 +105,7 @@ class Tracer:
             span = span_id(receiver, sequence, attempt.ordinal, event.id)
             if sequence is not None:
                 known = self._known.get((receiver, sequence))
-                moments = known.moments if known else []
+                moments = known.moments if known else self._moments_before(receiver, event)
                 self._known.put((receiver, sequence), KnownTrace(context, attempt.policy.url, moments))
         return b"00-%032x-%016x-%02x" % (context.trace, span, context.flags)
 
@@ -117,15 +124,14 @@ class Tracer:
             sampled |= context.sampled
             if context.sampled or self._failures:
                 known = self._known.get((receiver, sequence))
-                moments, posts = (known.moments, known.posts) if known else ([], ())
+                moments = known.moments if known else self._moments_before(receiver, event)
+                posts = known.posts if known else ()
                 posts = (*posts[1 - MOMENTS_MAX :], post)
                 self._known.put((receiver, sequence), KnownTrace(context, url, moments, posts))
         return b"00-%032x-%016x-%02x" % (*post, SAMPLED_FLAG if sampled else 0)
 
     def confirmed(self, entries: Sequence[Recorded]) -> None:
         """Export the spans of these facts, which the journal holds."""
-        if not self._known:
-            return
         for entry in entries:
             fact = entry.fact
             match fact:
@@ -136,6 +142,12 @@ class Tracer:
                 case DeadLettered():
                     for event in fact.events:
                         self._settled(fact, event)
+                case Parked():
+                    self._parked_at[fact.receiver] = fact.at
+                    if len(self._parked_at) > PARKED_MAX:
+                        del self._parked_at[next(iter(self._parked_at))]
+                case Unparked():
+                    self._parked_at.pop(fact.receiver, None)
                 case Forgot() | Removed() | Missing() | Repaired():
                     # Some of these events are gone. An attempt at any other notes its trace again.
                     self._known.forget_receiver(fact.receiver, fact.next_sequence)
@@ -145,6 +157,8 @@ class Tracer:
     def forget_receivers(self, gone: Callable[[str], bool]) -> None:
         """Forget the events of these receivers, which have another owner from now on."""
         self._known.forget_receivers(gone)
+        for receiver in [each for each in self._parked_at if gone(each)]:
+            del self._parked_at[receiver]
 
     def routed(self, event: RoutedEvent) -> Callable[[], None] | None:
         """Make the span of an event whose copies are all stored; returns what exports it."""
@@ -169,6 +183,11 @@ class Tracer:
             post, url = notes[0][1].posts[-1], notes[0][1].url
             deliveries = [delivery_name(fact.receiver, event, note.context) for event, note in notes]
             self._export(lambda: batch_span(fact, post, url, deliveries))
+
+    def _moments_before(self, receiver: str, event: Event) -> list[Moment]:
+        """The moments of an event before its first attempt: it may have waited in the stream alone."""
+        parked_at = self._parked_at.get(receiver)
+        return [] if parked_at is None else [Moment("parked", max(parked_at, event.stored_at))]
 
     def _attempted(self, fact: Delivered | AttemptFailed | Throttled, event: Numbered) -> None:
         note = self._known.get((fact.receiver, event.sequence))

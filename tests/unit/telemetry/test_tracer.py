@@ -17,15 +17,17 @@ from actors.machine.facts import (
     Fact,
     Forgot,
     Missing,
+    Parked,
     Removed,
     Repaired,
     Throttled,
+    Unparked,
 )
 from actors.machine.numbering import with_number
 from actors.machine.state import State
 from actors.ports import Attempt, BatchAttempt
 from angarium.settings import SettingsError
-from angarium.telemetry import known_traces
+from angarium.telemetry import known_traces, tracer
 from angarium.telemetry.exemplars import Exemplar
 from angarium.telemetry.open_tracing import open_tracing, sampler_of
 from angarium.telemetry.spans import Span
@@ -126,6 +128,40 @@ def test_a_delivery_is_one_tree_below_its_producer() -> None:
     ]
     assert not secrets_in(repr(traced.spans))
     assert "whsec_body" not in repr(traced.spans)
+
+
+def of_receiver(fact: Fact) -> list[JournalEntry]:
+    return [JournalEntry(1, fact, State(receiver=RECEIVER))]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_an_event_that_waited_in_the_stream_alone_was_parked_from_then_on(batched: bool) -> None:
+    """Later ones were parked when they were stored; those after the end of it were not."""
+    traced = Traced()
+    before, later, after = (replace(EVENT, position=n, id=f"e{n}", stored_at=80.0 + n) for n in (8, 19, 29))
+    traced.tracer.confirmed(of_receiver(Parked(receiver=RECEIVER, at=90.0)))
+    for event in (before, later):
+        if batched:
+            traced.attempt_batch(event, replace(event, position=event.position + 1, id="other"))
+        else:
+            traced.attempt(1, event, event.position)
+    traced.tracer.confirmed(of_receiver(Unparked(receiver=RECEIVER, at=105.0)))
+    traced.attempt(1, after, after.position)
+    for event in (before, later, after):
+        traced.record(Delivered, event, event.position, at=120.0, attempt=1, status=204)
+    deliveries = [span for span in traced.spans if span.name.startswith("deliver ")]
+    parked = [[(each.name, each.at) for each in span.moments] for span in deliveries]
+    assert parked == [[("parked", 90.0)], [("parked", 99.0)], []]
+
+
+def test_a_limited_number_of_parked_receivers_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracer, "PARKED_MAX", 2)
+    traced = Traced()
+    for name in (RECEIVER, "acme.b", "acme.c"):
+        traced.tracer.confirmed(of_receiver(Parked(receiver=name, at=90.0)))
+    traced.attempt()
+    traced.record(Delivered, at=120.0, attempt=1, status=204)
+    assert traced.spans[-1].moments == ()
 
 
 def test_a_batch_has_a_span_of_its_own_that_is_linked_with_its_deliveries() -> None:
