@@ -11,13 +11,16 @@ import secrets
 import socket
 import time
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from actors.configuration.policy import Rate
 from actors.machine.bucket import RateLimit
+from angarium.delivery.sender import BATCH_TYPE
 from angarium.delivery.signing import parse_secret
 from angarium.demo.records import Arrival, ReceiverRecord
 from angarium.development import verification
@@ -75,6 +78,10 @@ def _healthy(_: DemoRequest) -> Reply:
     return Reply()
 
 
+def _unhurried(_: DemoRequest) -> Reply:
+    return Reply(delay_s=SLOW_ANSWER_S)
+
+
 def _flaky(request: DemoRequest) -> Reply | Reset:
     """Two resets in a row, since the first, on a kept connection, is tried again within the same attempt."""
     match request.number % 29:
@@ -126,6 +133,9 @@ CAST = (
         config={"order": "relaxed", "concurrency": 8, "retry": {"base_s": 0.2, "cap_s": 1}},
     ),
     Role(
+        name="batched", about="20 in a request", manner=_unhurried, config={"batch": {"max_events": 20}},
+    ),
+    Role(
         name="picky", about="rejects pings", manner=_picky,
         events=(PING_TYPE, "github.team.*"), rejected=PING_TYPE,
         config={"retry": {"base_s": 0.05, "cap_s": 0.2, "rejected_attempts": REJECTED_ATTEMPTS}},
@@ -143,6 +153,8 @@ class DemoReceiver:
             name=role.name,
             limit=role.limit,
             strict=role.config.get("order") != "relaxed",
+            batched="batch" in role.config,
+            must_prove=role.config.get("handshake") == "hmac",
             rejected_attempts=REJECTED_ATTEMPTS if role.rejected else 0,
         )
         self.listening = False
@@ -172,14 +184,19 @@ class DemoReceiver:
         self._bound.close()
 
     def _answer(self, received: Received) -> Reply | Reset:
-        if (reply := handshake_reply(received, [self.secret])) is not None:
-            return reply
         at = time.monotonic()
-        number, headers = len(self.record.arrivals) + 1, received.headers
+        if (reply := handshake_reply(received, [self.secret])) is not None:
+            self.record.proved_at = self.record.proved_at or at
+            return reply
+        number, headers = len(self.record.requests) + 1, received.headers
         event_type = headers.get("angarium-event", "")
         attempt = verification.number(headers.get("angarium-attempt")) or 0
         answer = self.role.manner(DemoRequest(number, event_type, attempt, self.mended))
-        self.record.arrivals.append(self._arrival(at, received, answer))
+        arrival = self._arrival(at, received, answer)
+        if event_type == BATCH_TYPE:
+            self.record.arrivals.extend(_events_of(received.body, arrival))
+        else:
+            self.record.arrivals.append(arrival)
         return answer
 
     def _arrival(self, at: float, received: Received, reply: Reply | Reset) -> Arrival:
@@ -199,6 +216,29 @@ class DemoReceiver:
             retry_after_s=RETRY_AFTER_S if throttled else 0,
             problems=(*([by_standard] if by_standard else []), *problems),
         )
+
+
+class _BatchEvent(Struct):
+    """An event of a batch; `data` are its bytes as they stand there."""
+
+    sequence: int
+    id: str
+    data: Raw
+
+
+class _Batch(Struct):
+    """The body of a batch."""
+
+    events: list[_BatchEvent]
+
+
+def _events_of(body: bytes, request: Arrival) -> Iterator[Arrival]:
+    """The arrivals of a batch's events. Each may come in another batch, so it has no signature of its own."""
+    for place, event in enumerate(msgspec.json.decode(body, type=_Batch).events):
+        yield replace(
+            request, place=place, event_id=event.id, sequence=event.sequence, signature="",
+            digest=hashlib.sha256(event.data).digest(),
+        )  # fmt: skip
 
 
 def standard_check() -> StandardCheck:

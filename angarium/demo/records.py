@@ -14,13 +14,14 @@ class PublishedEvent(Struct, frozen=True):
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
-    """One request as its receiver saw it.
+    """An event in a request, as its receiver saw it.
 
     - `at`: seconds by the receiver's own clock, which never jumps.
     - `status`: of the answer; None if the connection was reset.
     - `retry_after_s`: the pause that the answer asked for.
     - `problems`: why its signatures must not be trusted.
     - `again`: set if the event was a dead letter.
+    - `place`: 0 for the first event of the request, 1 for the second of a batch, and so on.
     """
 
     at: float
@@ -33,6 +34,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
     status: int | None = 200
     retry_after_s: float = 0.0
     problems: tuple[str, ...] = ()
+    place: int = 0
 
     @property
     def accepted(self) -> bool:
@@ -48,6 +50,8 @@ class ReceiverRecord(Struct, kw_only=True):
     """The record of one receiver: the published events and the arrivals, each in order.
 
     - `strict`: one event at a time, in order.
+    - `batched`: it gets several events in one request.
+    - `must_prove`: it proves itself before the first event; `proved_at`: when it first did.
     - `rejected_attempts`: an event that was refused this often becomes a dead letter; 0: none does.
     - `began_at`: nothing was sent to it before this time, by the clock of the arrivals.
     """
@@ -55,6 +59,9 @@ class ReceiverRecord(Struct, kw_only=True):
     name: str
     limit: RateLimit | None = None
     strict: bool = True
+    batched: bool = False
+    must_prove: bool = False
+    proved_at: float | None = None
     rejected_attempts: int = 0
     published: list[PublishedEvent] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
@@ -80,6 +87,11 @@ class ReceiverRecord(Struct, kw_only=True):
         return self.accepted >= {event.id for event in self.published}
 
     @property
+    def requests(self) -> list[Arrival]:
+        """The first event of each request."""
+        return [arrival for arrival in self.arrivals if not arrival.place]
+
+    @property
     def repeats(self) -> int:
-        """Requests beyond the first for each event."""
+        """Arrivals beyond the first of each event."""
         return len(self.arrivals) - len({arrival.event_id for arrival in self.arrivals})

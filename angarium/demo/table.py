@@ -15,12 +15,12 @@ BREACHES_SHOWN = 3
 def row(receiver: DemoReceiver) -> tuple[str, ...]:
     """A receiver's results so far."""
     record = receiver.record
-    answers = Counter("reset" if each.status is None else str(each.status) for each in record.arrivals)
+    answers = Counter("reset" if each.status is None else str(each.status) for each in record.requests)
     return (
         record.name,
         receiver.role.about,
         f"{len(record.accepted)} of {len(record.published)}",
-        str(len(record.arrivals)),
+        str(len(record.requests)),
         "  ".join(f"{count} × {answer}" for answer, count in sorted(answers.items()))
         or ("-" if receiver.listening else "refuses connections"),
     )

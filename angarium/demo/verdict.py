@@ -7,6 +7,7 @@ machine, some come late and then close together (`busiest_window`).
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 from msgspec import Struct
@@ -194,7 +195,35 @@ def _unsigned(record: ReceiverRecord) -> Iterator[str]:
 
 
 def _requests(records: Sequence[ReceiverRecord]) -> str:
-    return f"{sum(len(record.arrivals) for record in records)} requests"
+    return f"{sum(len(record.requests) for record in records)} requests"
+
+
+def _not_batched(record: ReceiverRecord) -> Iterator[str]:
+    """The events of a request come in the order of their numbers, and some requests have several."""
+    if record.batched and len(record.requests) == len(record.arrivals):
+        yield "no request had several events"
+    for before, arrival in pairwise(record.arrivals):
+        if arrival.place and arrival.sequence != before.sequence + 1:
+            yield f"number {arrival.sequence} came in one request after {before.sequence}"
+
+
+def _batches(records: Sequence[ReceiverRecord]) -> str:
+    batched = [record for record in records if record.batched]
+    events, requests = (sum(map(len, each)) for each in (
+        [record.arrivals for record in batched], [record.requests for record in batched]
+    ))  # fmt: skip
+    return f"{events} events in {requests} requests"
+
+
+def _unproved(record: ReceiverRecord) -> Iterator[str]:
+    first = record.arrivals[0].at if record.arrivals else None
+    if record.must_prove and first is not None and (record.proved_at is None or first < record.proved_at):
+        yield "an event came before the proof"
+
+
+def _proofs(records: Sequence[ReceiverRecord]) -> str:
+    proved = sum(record.proved_at is not None for record in records)
+    return f"{proved} of {sum(record.must_prove for record in records)} receivers"
 
 
 # ---- when it came
@@ -303,6 +332,8 @@ PROMISES: tuple[
     ("dead letters sent again, under new numbers", _redriven, _unredriven),
     ("bodies unchanged on every attempt", _requests, _changed_content),
     ("signatures are valid", _requests, _unsigned),
+    ("several events in one request, in their order", _batches, _not_batched),
+    ("no event before the receiver has proved itself", _proofs, _unproved),
     ("never above burst + rate · t", _rates, _too_many),
     ("Retry-After is obeyed", _waits, _impatient),
 )

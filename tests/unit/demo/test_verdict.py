@@ -54,6 +54,14 @@ def test_a_record_that_keeps_every_promise_is_said_to() -> None:
     assert broken(good_record()) == set()
 
 
+def test_a_record_with_batches_and_a_proof_keeps_every_promise() -> None:
+    record = good_record()
+    record.batched = record.must_prove = True
+    record.proved_at = SPACING_S - 0.01
+    record.arrivals += [arrival(5, at=0.9), arrival(6, at=0.9, place=1)]
+    assert broken(record) == set()
+
+
 def test_a_relaxed_record_in_which_events_pass_one_that_fails_keeps_every_promise() -> None:
     record = good_record()
     record.strict = False
@@ -141,6 +149,22 @@ def sign_wrongly(record: ReceiverRecord) -> None:
     record.arrivals[0] = replace(record.arrivals[0], problems=("webhook-signature is wrong",))
 
 
+def send_each_alone(record: ReceiverRecord) -> None:
+    record.batched = True
+
+
+def disorder_a_batch(record: ReceiverRecord) -> None:
+    record.arrivals += [arrival(2), arrival(1, place=1)]
+
+
+def prove_too_late(record: ReceiverRecord) -> None:
+    record.must_prove, record.proved_at = True, SPACING_S + 0.01
+
+
+def never_prove(record: ReceiverRecord) -> None:
+    record.must_prove = True
+
+
 def hurry(record: ReceiverRecord) -> None:
     """The whole burst again at once, as a bucket filled up by a restart would grant."""
     record.arrivals += [arrival(EVENTS, at=0.81 + n / 1000) for n in range(4)]
@@ -166,6 +190,10 @@ BREACHES: list[tuple[Callable[[ReceiverRecord], None], str]] = [
     (change_a_body, "bodies unchanged on every attempt"),
     (sign_a_repeat_again, "bodies unchanged on every attempt"),
     (sign_wrongly, "signatures are valid"),
+    (send_each_alone, "several events in one request, in their order"),
+    (disorder_a_batch, "several events in one request, in their order"),
+    (prove_too_late, "no event before the receiver has proved itself"),
+    (never_prove, "no event before the receiver has proved itself"),
     (hurry, "never above burst + rate · t"),
     (come_before_the_time_named, "Retry-After is obeyed"),
 ]
