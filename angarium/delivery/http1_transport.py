@@ -56,7 +56,7 @@ class Http1Transport:
     def proxy_connections(self) -> dict[str, int]:
         """Connections through each proxy, by its name, that are open or being opened."""
         found = dict.fromkeys(self._paths.proxies, 0)
-        for key, count in self._pool.open_by_way.items():
+        for key, count in self._pool.open_by_path.items():
             if key.proxy is not None:
                 found[key.proxy] += count
         return found
