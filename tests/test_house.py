@@ -38,6 +38,7 @@ from tests.house.imports import (
     only_streams_knows_nats,
     operations_do_not_talk,
     the_core_is_pure,
+    the_machine_holds_nothing,
 )
 from tests.house.layers import LAYERS
 from tests.house.module import KIT, OURS, PACKAGES, ROOT, Module, modules
@@ -62,6 +63,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     only_streams_knows_nats,
     operations_do_not_talk,
     the_core_is_pure,
+    the_machine_holds_nothing,
     files_are_short,
     functions_are_short,
     lines_are_short,
@@ -158,6 +160,8 @@ BREACHES = [
     (the_core_is_pure, "actors.machine.state", "from datetime import datetime\nx = datetime.now()"),
     (the_core_is_pure, "actors.machine.state", "x = open('state')"),
     (the_core_is_pure, "actors.machine.state", "async def f(): ..."),
+    (the_machine_holds_nothing, "actors.machine.state", "class A:\n    def f(self): self.at = 1"),
+    (the_machine_holds_nothing, "actors.machine.state", "class A:\n    def f(self): self.at += 1"),
     (files_are_short, "actors.machine.state", "x = 1\n" * 501),
     (functions_are_short, "actors.machine.state", "async def f():\n" + "    x = 1\n" * 70),
     (lines_are_short, "actors.machine.state", "x = '" + "y" * 105 + "'"),
@@ -366,6 +370,8 @@ ALLOWED = [
         "angarium.cli.processes.node",
         "from angarium import __version__\nfrom streams.nats import wire",
     ),
+    (the_machine_holds_nothing, "actors.machine.state", "class A:\n    def __init__(self): self.at = 1"),
+    (the_machine_holds_nothing, "actors.memory.cursor", "class A:\n    def f(self): self.at = 1"),
     (the_core_is_pure, "actors.ports", "class Sender(Protocol):\n    async def send(self) -> None: ..."),
     (the_core_is_pure, "actors.runtime.actor", "import asyncio\nasync def f(clock):\n    return clock.now()"),
     (
