@@ -261,6 +261,7 @@ BREACHES = [
     (subjects_are_cut_where_they_are_made, "streams.producer", "tenant = message.subject.split('.')[3]"),
     (subjects_are_cut_where_they_are_made, "streams.producer", "receiver = subject[len(prefix) :]"),
     (tenants_are_cut_in_one_place, "angarium.logs", "tenant = fact.receiver.partition('.')[0]"),
+    (tenants_are_cut_in_one_place, "angarium.logs", "tenants = {each.split('.')[0] for each in found}"),
     (private_names_stay_private, "tests.sim.mutants.tails", "Mutant('a', 'b', ((Host, '_needed', f),))"),
     (private_names_stay_private, "tests.sim.mutants.tails", "host._needed = 1"),
     (private_names_stay_private, "tests.sim.mutants.tails", "world.host._needed = 1"),

@@ -14,6 +14,7 @@ from operator import itemgetter
 
 from msgspec import Struct
 
+from actors.ids import tenant_of
 from streams.installation.topology import Names
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
@@ -86,7 +87,7 @@ async def judged(names: Names, settled: SettledPositions, parts: Sequence[Stream
     """
     found = [(each.message.sequence, each.message.subject, each.size) for each in parts]
     return [
-        Sample(position, address[1].partition(".")[0], subject, size, await settled.up_to(subject))
+        Sample(position, tenant_of(address[1]), subject, size, await settled.up_to(subject))
         for position, subject, size in found
         if (address := names.shard_and_receiver(subject)) is not None
     ]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from actors.errors import AngariumError, BadInput, InvalidPolicy
-from actors.ids import check_tenant
+from actors.ids import check_tenant, tenant_of
 from angarium.access import Access
 from angarium.operations.configurations.changes import MemberChange
 from angarium.operations.configurations.proposal import Proposal, PutResult, store
@@ -95,11 +95,11 @@ async def apply(
 
 def _tenants(declared: Collection[str], tenant: str | None) -> set[str]:
     """The tenants that are checked. Raises InvalidName and InvalidPolicy."""
-    named = {each.partition(".")[0] for each in declared}
+    named = {tenant_of(each) for each in declared}
     if tenant is None:
         return named
     check_tenant(tenant)
-    if others := sorted(each for each in declared if each.partition(".")[0] != tenant):
+    if others := sorted(each for each in declared if tenant_of(each) != tenant):
         raise InvalidPolicy(
             shown_problems([f"/receivers/{each}: is not of the tenant {tenant}" for each in others])
         )
