@@ -164,7 +164,7 @@ def while_loop_is_blocked(work: Coroutine[Any, Any, None]) -> None:
         raise errors[0]
 
 
-async def measured(plan: CallsPlan, on_step: Callable[[str], None]) -> list[CallsFigures]:
+async def measure(plan: CallsPlan, on_step: Callable[[str], None]) -> list[CallsFigures]:
     """Run the bench."""
     async with harness(1) as on:
         return await CallsBench(plan, on, on_step).run()

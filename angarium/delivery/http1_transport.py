@@ -103,7 +103,7 @@ class Http1Transport:
 
     def _kept(self, request: Request, egress: EgressPath) -> Http1Connection | None:
         """A connection kept for this receiver and path, to an address that is allowed now."""
-        verdict = egress.guard.known(request.target, self._loop.time())
+        verdict = egress.guard.known_verdict(request.target, self._loop.time())
         if isinstance(verdict, Allowed):
             for address in verdict.addresses:
                 connection = self._pool.take(_key(request, egress, address))

@@ -236,7 +236,7 @@ class Shard:
         self.host.confirm(entries)
         self._router.ack(self.journal.routing.routed)
         if self._context.tracing is not None:
-            self._context.tracing.tracer.confirmed(entries)
+            self._context.tracing.tracer.export(entries)
 
     def ownership_lost(self, why: str) -> None:
         """Stop at once and ack nothing more, since another node owns the shard."""

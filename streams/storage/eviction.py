@@ -76,11 +76,13 @@ async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> Sam
     settled = SettledPositions(js, names, deliveries)
     parts = await sample_stream(js, deliveries, SAMPLES_MAX)
     strays = sum(each.size for each in parts if names.shard_and_receiver(each.message.subject) is None)
-    samples = await judged(names, settled, parts)
+    samples = await samples_of_parts(names, settled, parts)
     return SampledStream(deliveries.name, samples, deliveries.created, changes, strays)
 
 
-async def judged(names: Names, settled: SettledPositions, parts: Sequence[StreamPart]) -> list[Sample]:
+async def samples_of_parts(
+    names: Names, settled: SettledPositions, parts: Sequence[StreamPart]
+) -> list[Sample]:
     """The first messages of the parts, with the settled positions of their receivers.
 
     A message that belongs to no shard is left out: no receiver gives it up (`streams.storage.strays`).

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import uvloop
 
-from angarium.bench.calls import CallsFigures, CallsPlan, DeliveryKind, measured
+from angarium.bench.calls import CallsFigures, CallsPlan, DeliveryKind, measure
 from angarium.bench.measuring.counting import Calls
 
 CALLS_MAX: dict[DeliveryKind, float] = {"strict": 256.0, "relaxed": 354.0, "fanned out": 380.0}
@@ -32,7 +32,7 @@ LOOKS = 3
 def test_a_delivery_takes_no_more_calls_than_it_did(tmp_path: Path) -> None:
     fewest: dict[DeliveryKind, Calls] = {}
     for _ in range(LOOKS):
-        for each in uvloop.run(measured(CallsPlan(), lambda _: None)):
+        for each in uvloop.run(measure(CallsPlan(), lambda _: None)):
             assert (each.lost, each.repeats, each.disordered) == (0, 0, 0)
             fewest[each.way] = min(
                 fewest.get(each.way, each.calls), each.calls, key=lambda calls: calls.whole
