@@ -60,9 +60,9 @@ def split_receiver(receiver: str) -> tuple[str, str]:
     return tenant, name
 
 
-def tenant_of(receiver: str) -> str:
-    """The tenant of a receiver, whose id is not checked."""
-    return receiver.partition(".")[0]
+def tenant_of(address: str) -> str:
+    """The tenant of a receiver, or of an event by its address `<tenant>.<type>`; neither is checked."""
+    return address.partition(".")[0]
 
 
 def check_type(event_type: str) -> str:

@@ -1,8 +1,8 @@
 """Profiles of egress in the settings: proxies, and TLS with client certificates and extra authorities.
 
 A receiver names its profiles (`"proxy": "eu"`, `"tls": "partner"`); what they mean is the operator's. So no
-file, user or password of them is in a configuration, and a receiver cannot use a way that is not offered to
-its tenant, or bypass the default proxy.
+file, user or password of them is in a configuration, and a receiver can neither use a path that its tenant is
+not offered, nor bypass the default proxy.
 """
 
 from collections.abc import Iterator, Mapping

@@ -7,6 +7,7 @@
 Recovery is normal running: fold the journal over the snapshot, then ask `next_step`.
 
 Read `state` first, then `facts` (what happened), `commands` (what can be asked), `decide` and `evolve`.
+`scheduling` finds the next step; `handshake` and `alerts` have the rules of handshakes and alerts.
 Nothing here awaits, reads a clock or draws a random number: time and ids are arguments.
 
 The rules that everything else relies on:

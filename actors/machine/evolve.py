@@ -15,7 +15,7 @@ from actors.machine import facts as f
 from actors.machine.alerts.folding import after_alert, last_dead_letter_at
 from actors.machine.handshake.folding import after_handshake, due_at_once
 from actors.machine.numbering import Numbered, advance, advance_all, move_frontier, resize, without_keys
-from actors.machine.state import Open, State, fresh_entry, in_order
+from actors.machine.state import OpenEvent, State, fresh_entry, in_order
 
 
 def evolve(state: State, fact: f.Fact) -> State:
@@ -258,7 +258,7 @@ def _unimpeded(state: State) -> State:
     )  # fmt: skip
 
 
-def _tried(entry: Open, fact: f.AttemptFailed | f.Throttled, post: tuple[int, int] | None) -> Open:
+def _tried(entry: OpenEvent, fact: f.AttemptFailed | f.Throttled, post: tuple[int, int] | None) -> OpenEvent:
     halved = isinstance(fact, f.AttemptFailed) and fact.halved
     counted = isinstance(fact, f.AttemptFailed) and not (fact.gone or fact.ours or halved)
     rejected = isinstance(fact, f.AttemptFailed) and fact.rejected and not halved

@@ -26,7 +26,7 @@ TOMBSTONE_KEPT_S = 8 * 86400.0
 """Time that the state of a removed receiver is kept: the longest age of a delivery (7 days), and a day."""
 
 
-class Open(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+class OpenEvent(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """An event that has its number and is not settled.
 
     - `attempts`: all attempts that have an outcome.
@@ -136,7 +136,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     receiver: str
     frontier: Frontier = field(default_factory=Frontier)
-    open: tuple[Open, ...] = ()
+    open: tuple[OpenEvent, ...] = ()
     burials: tuple[Burial, ...] = ()
     opened: bool = False
     removal: int = 0
@@ -255,7 +255,7 @@ def is_left_over(state: State, floor: int, now: float) -> bool:
     return state.removed_at is not None and state.removed_at + TOMBSTONE_KEPT_S < now
 
 
-def open_entry(state: State, position: int) -> Open | None:
+def open_entry(state: State, position: int) -> OpenEvent | None:
     """The open event at `position`; None if there is none."""
     for entry in state.open:
         if entry.position == position:
@@ -268,7 +268,7 @@ def is_settled(state: State, position: int) -> bool:
     return position <= state.frontier.position and open_entry(state, position) is None
 
 
-def as_numbered(entry: Open) -> Numbered:
+def as_numbered(entry: OpenEvent) -> Numbered:
     """The open event as facts name it."""
     return Numbered(
         sequence=entry.sequence, position=entry.position, id=entry.id, stored_at=entry.stored_at,
@@ -276,14 +276,14 @@ def as_numbered(entry: Open) -> Numbered:
     )  # fmt: skip
 
 
-def fresh_entry(event: Numbered) -> Open:
+def fresh_entry(event: Numbered) -> OpenEvent:
     """The entry of an open event that was not tried yet."""
-    return Open(
+    return OpenEvent(
         sequence=event.sequence, position=event.position, id=event.id, stored_at=event.stored_at,
         again=event.again, source=event.source, type=event.type, published_at=event.published_at,
     )  # fmt: skip
 
 
-def in_order(opened: Iterable[Open]) -> tuple[Open, ...]:
+def in_order(opened: Iterable[OpenEvent]) -> tuple[OpenEvent, ...]:
     """The open events in the order of their numbers."""
     return tuple(sorted(opened, key=attrgetter("sequence")))

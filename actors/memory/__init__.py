@@ -1,5 +1,6 @@
-"""The memory of one actor, in pure parts: they hold and count, but do not await, decide or record.
+"""The memory of a shard's actors, in pure parts: they hold and count, but do not await, decide or record.
 
-Read `cursor` first (how far the stream is read, and what is left there), then `mailbox`, `unacked` (which
-messages may be acked), `tokens`, `last_answers` and `unsaved_states`.
+Of one actor: `cursor` (how far the stream is read, and what is left there), `mailbox`, `tokens`,
+`last_answers`, and the messages of one receiver in `unacked`. Of a shard: the messages of all in `unacked`,
+`retention`, `unsaved_states` and `failing_receivers`. Read `cursor` first.
 """

@@ -10,16 +10,16 @@ from actors.machine.bucket import GRANT_MAX_S, Bucket, RateLimit, give_back, ref
 class Tokens:
     """The bucket of one receiver under its limit, or None if it has no limit.
 
-    - `granted`: position of the event whose attempt was recorded at `granted_at` and is not made yet.
+    - `granted_position`: that of the event whose attempt was recorded at `granted_at` and is not made yet.
     - `set_aside`: number of tokens of such attempts, pings included.
     """
 
-    __slots__ = ("bucket", "granted", "granted_at", "limit", "set_aside")
+    __slots__ = ("bucket", "granted_at", "granted_position", "limit", "set_aside")
 
     def __init__(self) -> None:
         self.limit: RateLimit | None = None
         self.bucket: Bucket | None = None
-        self.granted = 0
+        self.granted_position = 0
         self.granted_at = 0.0
         self.set_aside = 0
 
@@ -42,7 +42,7 @@ class Tokens:
 
     def grant(self, position: int, now: float) -> None:
         """Set the token that was just taken aside for the event at `position`."""
-        self.granted, self.granted_at = position, now
+        self.granted_position, self.granted_at = position, now
         self.set_aside += 1
 
     @property
@@ -52,8 +52,8 @@ class Tokens:
 
     def end_grant(self, now: float, epoch: int, *, used: bool) -> None:
         """End the wait of the recorded attempt, if there is one: it starts now, or gives its token back."""
-        if self.granted:
-            self.granted = 0
+        if self.granted_position:
+            self.granted_position = 0
             self.start_or_give_back(now, epoch, used=used)
 
     def start_or_give_back(self, now: float, epoch: int, *, used: bool) -> None:

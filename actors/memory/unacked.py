@@ -14,12 +14,12 @@ from msgspec import Struct
 
 
 class UnackedMessage(Struct, gc=False, eq=False):
-    """One message that was handed out; `released_by` is the index of the fact that releases it."""
+    """One message that was handed out; `release_index` is the index of the fact that releases it."""
 
     position: int
     receiver: str
     since: float
-    released_by: int | None = None
+    release_index: int | None = None
 
     def __lt__(self, other: "UnackedMessage") -> bool:
         return self.since < other.since
@@ -72,20 +72,20 @@ class ShardUnacked:
 
         With 0 the message is about to be held again.
         """
-        message.released_by = fact_index
+        message.release_index = fact_index
         self.unacked_count -= 1
 
     def lowest_of_others(self, receiver: str) -> float:
         """The lowest position that is held for any other receiver; infinite if none is."""
         held = (
-            each.position for each in self._by_age if each.released_by is None and each.receiver != receiver
+            each.position for each in self._by_age if each.release_index is None and each.receiver != receiver
         )
         return min(held, default=float("inf"))
 
     def floor(self, index: int) -> int:
         """The end of the unbroken run of messages released by the facts up to `index`. It never falls."""
         heap = self._by_position
-        while heap and (fact_index := heap[0][1].released_by) is not None and fact_index <= index:
+        while heap and (fact_index := heap[0][1].release_index) is not None and fact_index <= index:
             heappop(heap)
         self._floor = max(self._floor, heap[0][0] - 1 if heap else self.received)
         return self._floor
@@ -100,36 +100,36 @@ class ShardUnacked:
             self._by_position = [
                 each
                 for each in self._by_position
-                if (fact_index := each[1].released_by) is None or fact_index > index
+                if (fact_index := each[1].release_index) is None or fact_index > index
             ]
             heapify(self._by_position)
         if len(self._by_age) > enough:
-            self._by_age = deque(each for each in self._by_age if each.released_by is None)
+            self._by_age = deque(each for each in self._by_age if each.release_index is None)
 
     def overdue(self, before: float) -> Iterator[str]:
         """Yield the receivers that hold a message which came before the time `before`."""
         ages = self._by_age
-        while ages and ages[0].released_by is not None:
+        while ages and ages[0].release_index is not None:
             ages.popleft()
         for message in ages:
             if message.since >= before:
                 return
-            if message.released_by is None:
+            if message.release_index is None:
                 yield message.receiver
 
 
 class ReceiverUnacked:
     """The messages of one receiver that are handed out and not released, by position.
 
-    So many of the first as `together` do not wait for each other, but are sent in the same POSTs.
+    The first `batched_max` messages do not wait for each other: they go in the same POSTs.
     """
 
-    __slots__ = ("_shard", "messages", "receiver", "together")
+    __slots__ = ("_shard", "batched_max", "messages", "receiver")
 
     def __init__(self, receiver: str, shard_unacked: ShardUnacked) -> None:
         self.receiver = receiver
         self.messages: dict[int, UnackedMessage] = {}
-        self.together = 1
+        self.batched_max = 1
         self._shard = shard_unacked
 
     @property
@@ -143,8 +143,8 @@ class ReceiverUnacked:
             return False
         if not self.messages:
             self._shard.holder_count += 1
-            self._shard.joinable_count += self.together - 1
-        elif self.together > 1 and len(self.messages) < self.together:
+            self._shard.joinable_count += self.batched_max - 1
+        elif self.batched_max > 1 and len(self.messages) < self.batched_max:
             self._join(1)
         self.messages[position] = self._shard.add(position, self.receiver, now)
         return True
@@ -156,16 +156,16 @@ class ReceiverUnacked:
             self._shard.release(message, fact_index)
             if not self.messages:
                 self._shard.holder_count -= 1
-                self._shard.joinable_count -= self.together - 1
-            elif self.together > 1 and len(self.messages) < self.together:
+                self._shard.joinable_count -= self.batched_max - 1
+            elif self.batched_max > 1 and len(self.messages) < self.batched_max:
                 self._join(-1)
 
-    def send_together(self, count: int) -> None:
-        """Expect that so many messages at a time are sent together."""
+    def set_batched_max(self, count: int) -> None:
+        """Let the first `count` messages go in the same POSTs."""
         if self.messages:
             self._join(-self._joined)
-            self._shard.joinable_count += count - self.together
-        self.together = count
+            self._shard.joinable_count += count - self.batched_max
+        self.batched_max = count
         if self.messages:
             self._join(self._joined)
 
@@ -176,7 +176,7 @@ class ReceiverUnacked:
 
     @property
     def _joined(self) -> int:
-        return max(0, min(len(self.messages), self.together) - 1)
+        return max(0, min(len(self.messages), self.batched_max) - 1)
 
     def release_all(self, fact_index: int) -> None:
         """Release all messages: the floor may pass them once that fact is confirmed."""
@@ -184,6 +184,6 @@ class ReceiverUnacked:
         messages, self.messages = self.messages, {}
         if messages:
             self._shard.holder_count -= 1
-            self._shard.joinable_count -= self.together - 1
+            self._shard.joinable_count -= self.batched_max - 1
         for message in messages.values():
             self._shard.release(message, fact_index)

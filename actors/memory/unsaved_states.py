@@ -40,6 +40,6 @@ class UnsavedStates:
         written, self._writing = self._writing, {}
         return written
 
-    def failed(self) -> None:
+    def take_back(self) -> None:
         """Take the states back, since the snapshots may not hold them."""
         self.changed, self._writing = self._writing | self.changed, {}

@@ -142,7 +142,7 @@ class Actor:
             pending.queue_or_leave(event)
             # A receiver that waits for confirmations is woken by them.
             if not (self.live.waits_for_room or (pending.in_flight and self._busy)):
-                if pending.unacked.together > 1:
+                if pending.unacked.batched_max > 1:
                     self._wake_soon()
                 else:
                     self.wake(now)
@@ -206,7 +206,7 @@ class Actor:
             has_unacked=bool(pending.unacked.messages),
             barrier_unconfirmed=live.barrier_index > environment.recorder.confirmed_index,
             burying=self.burials.under_way,
-            granted=tokens.granted,
+            granted_position=tokens.granted_position,
             policy_adopted=self.adopted_policy is live.policy,
             handshake_under_way=self.handshaking.under_way,
             confirming=self.confirming,
@@ -224,7 +224,7 @@ class Actor:
         if not self.loaded or environment.stopped or self.hold_count:
             return None
         while True:
-            if tokens.granted and now > tokens.lapsed_at:
+            if tokens.granted_position and now > tokens.lapsed_at:
                 tokens.end_grant(now, environment.epoch, used=False)
             view = self.view()
             step = next_step(live.state, live.policy, view, now)
@@ -236,7 +236,7 @@ class Actor:
                     live.waits_for_room = step.rule is Rule.UNREADY
                     if live.waits_for_room:
                         environment.recorder.flush()
-                    if tokens.granted and not view.barrier_unconfirmed:
+                    if tokens.granted_position and not view.barrier_unconfirmed:
                         tokens.end_grant(
                             now, environment.epoch, used=False
                         )  # The attempt does not start after all.
@@ -266,9 +266,9 @@ class Actor:
     def _start(self, post: s.Post | s.PostBatch, now: float) -> None:
         """Take the token and the events; the attempt is made at once."""
         live, pending = self.live, self.pending
-        if not post.free:
+        if not post.has_token:
             live.tokens.take(now, self.environment.epoch)
-        elif live.tokens.granted:
+        elif live.tokens.granted_position:
             live.tokens.end_grant(now, self.environment.epoch, used=True)
         match post:
             case s.Post(event, accepted=is_accepted):
@@ -326,7 +326,7 @@ class Actor:
     def give_up(self, command: c.GiveUpEvents, now: float) -> None:
         """Make these events dead letters, whether they are in memory or not."""
         tokens = self.live.tokens
-        if any(each.position == tokens.granted for each in command.events):
+        if any(each.position == tokens.granted_position for each in command.events):
             tokens.end_grant(now, self.environment.epoch, used=False)
         self.live.record(command, now)
         if command.reason == "overflow":

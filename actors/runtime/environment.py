@@ -7,10 +7,11 @@ from msgspec import Struct, field
 
 from actors.configuration.policy import AlertLimits, AlertSettings
 from actors.delivery_totals import DeliveryTotals
-from actors.machine.alerts.health_changes import FailingReceivers, HealthChange
+from actors.machine.alerts.health_changes import HealthChange
 from actors.machine.bucket import Unclean
 from actors.machine.facts import AlertFact
 from actors.machine.state import State
+from actors.memory.failing_receivers import FailingReceivers
 from actors.memory.unacked import NodeHolders, ShardUnacked
 from actors.ports import AlertWriter, Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
 

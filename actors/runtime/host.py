@@ -14,9 +14,9 @@ from typing import Any
 from actors.aligned_timers import next_tick
 from actors.configuration.policy import Policy
 from actors.ids import UNKNOWN_RECEIVERS, tenant_of
-from actors.machine.alerts.health_changes import FailingReceivers
 from actors.machine.event import Event
 from actors.machine.state import State, is_left_over
+from actors.memory.failing_receivers import FailingReceivers
 from actors.memory.retention import Needed, Retention
 from actors.memory.unacked import ShardUnacked
 from actors.memory.unsaved_states import UnsavedStates
@@ -186,7 +186,7 @@ class Host:
 
     def configuration_changed(self, receiver: str, policy: Policy | None) -> None:
         """Pass on a changed configuration; only a receiver that waits, or was removed, is activated."""
-        self.failing.configured(receiver)
+        self.failing.note_configuration(receiver)
         actor, unknown = self.actors.get(receiver), self.residents.unknown
         if unknown is not None and receiver in unknown.undecided.receivers:
             unknown.give_to_known(receiver)

@@ -100,7 +100,7 @@ class Pending:
     def expect_batches(self, limits: BatchLimits | None) -> None:
         """Have room for two batches: one may be collected while another one is being sent."""
         self.mailbox.hold_batches(limits)
-        self.unacked.send_together(1 if limits is None else 2 * limits.max_events)
+        self.unacked.set_batched_max(1 if limits is None else 2 * limits.max_events)
 
     @property
     def page_events(self) -> int:

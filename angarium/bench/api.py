@@ -199,7 +199,7 @@ class ApiBench:
         )
 
 
-async def measured(plan: ApiPlan, on_step: Callable[[str], None]) -> ApiFigures:
+async def measure(plan: ApiPlan, on_step: Callable[[str], None]) -> ApiFigures:
     """Run the bench. Raises click.ClickException if the API is not installed."""
     check()
     async with harness(plan.shards) as on, line_process("angarium.bench.over_http.client") as client:

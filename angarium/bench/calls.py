@@ -31,12 +31,12 @@ GIVE_UP_AFTER_S = 30.0
 BODY_BYTES = 1000
 BENCH_EVENT_TYPE = "bench.calls"
 
-Way = Literal["strict", "relaxed", "fanned out"]
-WAYS: tuple[Way, ...] = ("strict", "relaxed", "fanned out")
+DeliveryKind = Literal["strict", "relaxed", "fanned out"]
+DELIVERY_KINDS: tuple[DeliveryKind, ...] = ("strict", "relaxed", "fanned out")
 
 
 class CallsPlan(Struct, frozen=True, kw_only=True):
-    """A plan: in each round, each receiver of a way gets `in_a_row` events at once.
+    """A plan: in each round, each receiver of a kind gets `in_a_row` events at once.
 
     A round with more than 64 events would include the pauses of flow control (`actors.runtime.flow_control`).
     """
@@ -52,9 +52,9 @@ class CallsPlan(Struct, frozen=True, kw_only=True):
 
 
 class CallsFigures(Struct, frozen=True, kw_only=True):
-    """Calls for one delivery in one way, and how the deliveries came."""
+    """Calls for one delivery of one kind, and how the deliveries came."""
 
-    way: Way
+    way: DeliveryKind
     deliveries: int
     calls: Calls
     lost: int
@@ -63,7 +63,7 @@ class CallsFigures(Struct, frozen=True, kw_only=True):
 
 
 class CallsBench(Bench[CallsPlan]):
-    """The rounds of all ways over one node."""
+    """The rounds of all kinds over one node."""
 
     def __init__(self, plan: CallsPlan, harness: Harness, on_step: Callable[[str], None]) -> None:
         super().__init__(plan, harness, on_step)
@@ -78,24 +78,24 @@ class CallsBench(Bench[CallsPlan]):
         await self._configure()
         async with open_node(self._settings) as node:
             await node.until_ready()
-            return [await self._count(node, way) for way in WAYS]
+            return [await self._count(node, kind) for kind in DELIVERY_KINDS]
 
-    async def _count(self, node: Node, way: Way) -> CallsFigures:
+    async def _count(self, node: Node, kind: DeliveryKind) -> CallsFigures:
         plan, profile = self._plan, Profile()
-        self._on_step(f"count calls of {plan.rounds * plan.deliveries} deliveries, {way}")
-        await self._round(node, way)  # Receivers are loaded, and connections are opened.
+        self._on_step(f"count calls of {plan.rounds * plan.deliveries} deliveries, {kind}")
+        await self._round(node, kind)  # Receivers are loaded, and connections are opened.
         await self._sink.forget()
         for _ in range(plan.rounds):
-            await self._round(node, way, profile)
+            await self._round(node, kind, profile)
         report, deliveries = await self._sink.report(), plan.rounds * plan.deliveries
         return CallsFigures(
-            way=way, deliveries=deliveries, calls=calls_of(profile, deliveries),
+            way=kind, deliveries=deliveries, calls=calls_of(profile, deliveries),
             lost=deliveries - report.deliveries, repeats=report.repeats, disordered=report.disordered,
         )  # fmt: skip
 
-    async def _round(self, node: Node, way: Way, profile: Profile | None = None) -> None:
+    async def _round(self, node: Node, kind: DeliveryKind, profile: Profile | None = None) -> None:
         """Publish the events of a round, and return when all are delivered, recorded and acked."""
-        while_loop_is_blocked(self._publish(way))
+        while_loop_is_blocked(self._publish(kind))
         self._due += self._plan.deliveries
         if profile is not None:
             profile.enable()
@@ -115,36 +115,36 @@ class CallsBench(Bench[CallsPlan]):
         await shard.host.confirmed_to(shard.journal.index)
 
     async def _configure(self) -> None:
-        for way in WAYS:
+        for kind in DELIVERY_KINDS:
             policy: dict[str, object] = {"secrets": [SECRET]}
-            if way == "relaxed":
+            if kind == "relaxed":
                 policy["order"] = "relaxed"
-            if way == "fanned out":
+            if kind == "fanned out":
                 policy["events"] = [">"]
             for number in range(self._plan.receivers):
-                url = f"{self._sink.url}{_tenant(way)}/{number}"
+                url = f"{self._sink.url}{_tenant(kind)}/{number}"
                 text = msgspec.json.encode({"url": url, **policy})
-                stored(await self._js.publish(self._names.receiver(f"{_tenant(way)}.r{number}"), text))
+                stored(await self._js.publish(self._names.receiver(f"{_tenant(kind)}.r{number}"), text))
 
-    async def _publish(self, way: Way) -> None:
+    async def _publish(self, kind: DeliveryKind) -> None:
         """Publish the events of one round, over a connection of its own."""
-        plan, names, tenant = self._plan, self._names, _tenant(way)
+        plan, names, tenant = self._plan, self._names, _tenant(kind)
         async with open_jetstream(self._settings, second=True) as js:
 
             async def publish(number: int) -> None:
                 subject = names.publish_to(f"{tenant}.r{number % plan.receivers}")
-                if way == "fanned out":
+                if kind == "fanned out":
                     subject = names.publish_event(tenant, BENCH_EVENT_TYPE)
                 headers = {MESSAGE_ID: f"bench-{number}", EVENT_TYPE: BENCH_EVENT_TYPE}
                 stored(await js.publish(subject, body(BODY_BYTES), headers))
 
-            first, count = self._published, plan.in_a_row if way == "fanned out" else plan.deliveries
+            first, count = self._published, plan.in_a_row if kind == "fanned out" else plan.deliveries
             self._published += count
             await run_all(publish, range(first, first + count))
 
 
-def _tenant(way: Way) -> str:
-    return way.partition(" ")[0]
+def _tenant(kind: DeliveryKind) -> str:
+    return kind.partition(" ")[0]
 
 
 def while_loop_is_blocked(work: Coroutine[Any, Any, None]) -> None:
@@ -164,7 +164,7 @@ def while_loop_is_blocked(work: Coroutine[Any, Any, None]) -> None:
         raise errors[0]
 
 
-async def measured(plan: CallsPlan, on_step: Callable[[str], None]) -> list[CallsFigures]:
+async def measure(plan: CallsPlan, on_step: Callable[[str], None]) -> list[CallsFigures]:
     """Run the bench."""
     async with harness(1) as on:
         return await CallsBench(plan, on, on_step).run()

@@ -282,7 +282,7 @@ class DeliverBench(Bench[DeliverPlan]):
         return info.last - self._harness.shards if info else 0
 
 
-async def measured(plan: DeliverPlan, on_step: Callable[[str], None]) -> DeliverFigures:
+async def measure(plan: DeliverPlan, on_step: Callable[[str], None]) -> DeliverFigures:
     """Run the bench."""
     loops.check()
     async with harness(plan.shards) as on:

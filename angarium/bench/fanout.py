@@ -314,7 +314,7 @@ def _neighbours(tenant: str, count: int, partitions: int) -> list[str]:
     return list(itertools.islice(others, count))
 
 
-async def measured(plan: FanoutPlan, on_step: Callable[[str], None]) -> FanoutFigures:
+async def measure(plan: FanoutPlan, on_step: Callable[[str], None]) -> FanoutFigures:
     """Run the bench."""
     async with harness(plan.shards) as on:
         return await FanoutBench(plan, on, on_step).run()

@@ -235,7 +235,7 @@ def _tenants(near: bool, partitions: int) -> list[str]:
     return list(itertools.islice(chosen, TENANT_COUNT))
 
 
-async def measured(plan: IsolationPlan, on_step: Callable[[str], None]) -> list[Row]:
+async def measure(plan: IsolationPlan, on_step: Callable[[str], None]) -> list[Row]:
     """Run the bench, each time on a harness of its own."""
     rows = []
     for trouble in troubles(plan, Names(), plan.shards):

@@ -149,7 +149,7 @@ class _Journal:
         self.last = stored(await self._js.publish(self._names.journal_of(shard), data))
 
 
-async def measured(plan: LedgerPlan, on_step: Callable[[str], None] = lambda _: None) -> LedgerFigures:
+async def measure(plan: LedgerPlan, on_step: Callable[[str], None] = lambda _: None) -> LedgerFigures:
     """Measure by the plan."""
     figures = LedgerFigures()
     async with _installation() as (js, names, directory):

@@ -332,7 +332,7 @@ async def _actor_bytes(count: int) -> float:
     return float(output)
 
 
-async def measured(plan: ScalePlan, on_step: Callable[[str], None]) -> ScaleFigures:
+async def measure(plan: ScalePlan, on_step: Callable[[str], None]) -> ScaleFigures:
     """Run the bench."""
     async with harness(plan.shards) as on:
         crowd = await ScaleBench(plan, on, on_step).crowd()

@@ -78,7 +78,7 @@ def origin_lines(policy: Policy, origin: str) -> tuple[bytes, ...]:
     return (b"webhook-request-origin: " + origin.encode(),) if policy.handshake == "cloudevents" else ()
 
 
-def judged(outcome: Answered | Failed, asked: Question, policy: Policy, now: float) -> Answered | Failed:
+def check_proof(outcome: Answered | Failed, asked: Question, policy: Policy, now: float) -> Answered | Failed:
     """The outcome if it is the proof, or no success anyway; else a failure that says what is wrong."""
     if isinstance(outcome, Failed) or not 200 <= outcome.status < 300:
         return outcome

@@ -56,7 +56,7 @@ class Http1Transport:
     def proxy_connections(self) -> dict[str, int]:
         """Connections through each proxy, by its name, that are open or being opened."""
         found = dict.fromkeys(self._paths.proxies, 0)
-        for key, count in self._pool.open_by_way.items():
+        for key, count in self._pool.open_by_path.items():
             if key.proxy is not None:
                 found[key.proxy] += count
         return found
@@ -103,7 +103,7 @@ class Http1Transport:
 
     def _kept(self, request: Request, egress: EgressPath) -> Http1Connection | None:
         """A connection kept for this receiver and path, to an address that is allowed now."""
-        verdict = egress.guard.known(request.target, self._loop.time())
+        verdict = egress.guard.known_verdict(request.target, self._loop.time())
         if isinstance(verdict, Allowed):
             for address in verdict.addresses:
                 connection = self._pool.take(_key(request, egress, address))

@@ -24,7 +24,7 @@ from actors.ports import Attempt, BatchAttempt
 from angarium import __version__
 from angarium.delivery.custom_signing import CustomSigner, custom_signer
 from angarium.delivery.formats import envelope, format_event
-from angarium.delivery.handshake import USUAL_ORIGIN, judged, origin_lines, question
+from angarium.delivery.handshake import USUAL_ORIGIN, check_proof, origin_lines, question
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
 from angarium.delivery.http_exchange.transport import (
     NO_PROFILES,
@@ -147,7 +147,7 @@ class HttpSender:
             )
         )
         outcome = _outcome(answer)
-        return outcome if isinstance(outcome, NotSent) else judged(outcome, asked, policy, self._clock())
+        return outcome if isinstance(outcome, NotSent) else check_proof(outcome, asked, policy, self._clock())
 
     def _prepare(self, receiver: str, policy: Policy) -> _Prepared:
         first_next_s = next_attempt_s(policy, 0)

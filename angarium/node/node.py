@@ -19,7 +19,7 @@ from angarium.node.housekeeping.eraser import Eraser
 from angarium.node.housekeeping.maintenance import Maintenance
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.fleet.turns import Turns
-from streams.installation.partitions import shard_of
+from streams.installation.partitions import shard_of_receiver
 from streams.journal.claim import Claim, NotOwned, claim, give_up_claim, release
 from streams.journal.refusal import RecordedLoss, refuse
 from streams.lost_tails.comparison import Loss
@@ -130,8 +130,7 @@ class Node:
 
     def shard_of(self, receiver: str) -> int:
         """The number of the receiver's shard, which any node may own."""
-        tenant, _, name = receiver.partition(".")
-        return shard_of(tenant, name, self.shards)
+        return shard_of_receiver(receiver, self.shards)
 
     def host_of(self, receiver: str) -> Host | None:
         """The host of the receiver's shard, if this node owns it."""

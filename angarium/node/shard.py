@@ -28,7 +28,7 @@ from streams.clock import Timekeeper
 from streams.dead_letters.bury import DeadLetterWriter
 from streams.fleet.lease import Lease
 from streams.fleet.members import FactKinds, Members
-from streams.installation.partitions import shard_of
+from streams.installation.partitions import shard_of_receiver
 from streams.installation.topology import JOURNAL_AGE_S, MAX_ACK_PENDING, Names
 from streams.journal.claim import Claim, NotOwned, claim, release
 from streams.journal.journal import Journal, JournalEntry
@@ -236,7 +236,7 @@ class Shard:
         self.host.confirm(entries)
         self._router.ack(self.journal.routing.routed)
         if self._context.tracing is not None:
-            self._context.tracing.tracer.confirmed(entries)
+            self._context.tracing.tracer.export(entries)
 
     def ownership_lost(self, why: str) -> None:
         """Stop at once and ack nothing more, since another node owns the shard."""
@@ -328,8 +328,7 @@ class Shard:
 
     def _owned(self, receiver: str) -> bool:
         """True if the receiver belongs to this shard."""
-        tenant, _, name = receiver.partition(".")
-        return shard_of(tenant, name, self._context.routing.partitions) == self.number
+        return shard_of_receiver(receiver, self._context.routing.partitions) == self.number
 
     async def hand_over(self, drain_s: float) -> bool:
         """Hand the shard over after the attempts in flight, with everything recorded, acked and released.

@@ -152,6 +152,6 @@ class ShardSnapshots:
             self._written = checkpoint.sequence, needed
             self.current_at = began_at
             return
-        host.unsaved.failed()
+        host.unsaved.take_back()
         if is_written is False and stored is self._stored and not owner.suspended:
             owner.ownership_lost("another node owns the shard's snapshots")

@@ -98,4 +98,4 @@ class KnownTraces:
 
 
 def _tenant(key: Key) -> str:
-    return key[0].partition(".")[0]
+    return tenant_of(key[0])

@@ -130,7 +130,7 @@ class Tracer:
                 self._known.put((receiver, sequence), KnownTrace(context, url, moments, posts))
         return b"00-%032x-%016x-%02x" % (*post, SAMPLED_FLAG if sampled else 0)
 
-    def confirmed(self, entries: Sequence[Recorded]) -> None:
+    def export(self, entries: Sequence[Recorded]) -> None:
         """Export the spans of these facts, which the journal holds."""
         for entry in entries:
             fact = entry.fact

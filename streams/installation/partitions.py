@@ -14,6 +14,12 @@ def shard_of(tenant: str, name: str, shards: int) -> int:
     return _fnv1a(tenant + name) % shards
 
 
+def shard_of_receiver(receiver: str, shards: int) -> int:
+    """The shard of a receiver by its id `<tenant>.<name>`."""
+    tenant, _, name = receiver.partition(".")
+    return shard_of(tenant, name, shards)
+
+
 def partition_of(tenant: str, partitions: int) -> int:
     """The partition of a tenant's events: `partition(partitions,1)`."""
     return _fnv1a(tenant) % partitions

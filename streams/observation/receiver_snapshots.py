@@ -17,7 +17,7 @@ from actors.machine.state import State
 from streams.bounded_gather import gather_bounded
 from streams.clock import server_time
 from streams.fleet.live_members import live_members
-from streams.installation.partitions import shard_of
+from streams.installation.partitions import shard_of_receiver
 from streams.installation.topology import STAMP_SHARDS, Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint
@@ -101,8 +101,7 @@ async def last_snapshot(js: JetStream, names: Names, receiver: str) -> ReceiverS
     """The last snapshot of one receiver; None if it has none. Raises `Unavailable` and `ApiError`."""
     if not (shards := await shard_count(js, names)):
         return None
-    tenant, _, name = receiver.partition(".")
-    shard = shard_of(tenant, name, shards)
+    shard = shard_of_receiver(receiver, shards)
     message = await js.last_message(names.actors, names.actor_keys.actor(shard, receiver))
     if message is None or not message.data:
         return None
@@ -114,8 +113,7 @@ async def wait_for_snapshots(js: JetStream, names: Names, receiver: str) -> bool
 
     False if that takes too long: no node runs the shard. Raises `Unavailable` and `ApiError`.
     """
-    tenant, _, name = receiver.partition(".")
-    shard = shard_of(tenant, name, await shard_count(js, names) or 1)
+    shard = shard_of_receiver(receiver, await shard_count(js, names) or 1)
     await asyncio.sleep(APPENDED_AFTER_S)
     last, key = (
         await js.last_message(names.journal, names.journal_of(shard)),

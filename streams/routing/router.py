@@ -283,7 +283,7 @@ class Router:
                 lanes = tuple(receiver for receiver in lanes if receiver != event.about)
         waiting.copies = waiting.unconfirmed = len(lanes)
         self._charge(len(lanes) * COPY_BYTES)
-        self._tenants.matched(waiting, len(lanes))
+        self._tenants.note_matched(waiting, len(lanes))
         for number, lane in enumerate(lanes, 1):
             self._lanes.add(lane, waiting)
             if number % MATCHED_IN_A_ROW == 0:
@@ -376,7 +376,7 @@ class Router:
         )
         self._routing.totals.evicted += len(found)
         up_to = request.up_to if complete else found[-1].sequence
-        if (evicted := self._tenants.buried(request, up_to, len(found))) is not None:
+        if (evicted := self._tenants.note_buried(request, up_to, len(found))) is not None:
             log.warning("routing.evicted", extra=asdict(evicted))
             self._parked_reader.wake()
         self._on_progress()
@@ -431,7 +431,7 @@ class Router:
 
     def _confirmed(self, waiting: _EventInMemory) -> None:
         waiting.unconfirmed -= 1
-        self._tenants.confirmed(waiting)
+        self._tenants.note_copy_stored(waiting)
         self._matchable.set()
         if not waiting.unconfirmed:
             self._end_routing(waiting)

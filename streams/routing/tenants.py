@@ -330,7 +330,7 @@ class Tenants(Generic[T]):
                 return ReadRequest(name, tenant.read_to, tenant.evicted_to, EVENTS_MAX)
         return None
 
-    def buried(self, request: ReadRequest, up_to: int, events: int) -> Evicted | None:
+    def note_buried(self, request: ReadRequest, up_to: int, events: int) -> Evicted | None:
         """Note that these events, all up to `up_to`, have their dead letters.
 
         Returns what became of the order if this was its end.
@@ -458,13 +458,13 @@ class Tenants(Generic[T]):
         """The time at which the first tenant that is above its rate has a token; None if none is."""
         return self._without_token[0][0] if self._without_token else None
 
-    def matched(self, event: T, copies: int) -> None:
+    def note_matched(self, event: T, copies: int) -> None:
         """Note the number of copies of an event, as `next_to_match` returned it."""
         tenant = self.by_name[event.tenant]
         tenant.copies += copies
         self._queue_to_match(event.tenant, tenant)
 
-    def confirmed(self, event: T) -> None:
+    def note_copy_stored(self, event: T) -> None:
         """Note that a copy of the event is stored."""
         tenant = self.by_name[event.tenant]
         tenant.copies -= 1

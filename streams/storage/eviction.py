@@ -14,6 +14,7 @@ from operator import itemgetter
 
 from msgspec import Struct
 
+from actors.ids import tenant_of
 from streams.installation.topology import Names
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
@@ -75,18 +76,20 @@ async def samples_of(js: JetStream, names: Names, deliveries: StreamInfo) -> Sam
     settled = SettledPositions(js, names, deliveries)
     parts = await sample_stream(js, deliveries, SAMPLES_MAX)
     strays = sum(each.size for each in parts if names.shard_and_receiver(each.message.subject) is None)
-    samples = await judged(names, settled, parts)
+    samples = await samples_of_parts(names, settled, parts)
     return SampledStream(deliveries.name, samples, deliveries.created, changes, strays)
 
 
-async def judged(names: Names, settled: SettledPositions, parts: Sequence[StreamPart]) -> list[Sample]:
+async def samples_of_parts(
+    names: Names, settled: SettledPositions, parts: Sequence[StreamPart]
+) -> list[Sample]:
     """The first messages of the parts, with the settled positions of their receivers.
 
     A message that belongs to no shard is left out: no receiver gives it up (`streams.storage.strays`).
     """
     found = [(each.message.sequence, each.message.subject, each.size) for each in parts]
     return [
-        Sample(position, address[1].partition(".")[0], subject, size, await settled.up_to(subject))
+        Sample(position, tenant_of(address[1]), subject, size, await settled.up_to(subject))
         for position, subject, size in found
         if (address := names.shard_and_receiver(subject)) is not None
     ]

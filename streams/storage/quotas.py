@@ -16,7 +16,7 @@ from msgspec import Struct
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
-from streams.storage.eviction import SAMPLES_MAX, EvictionOrder, judged
+from streams.storage.eviction import SAMPLES_MAX, EvictionOrder, samples_of_parts
 from streams.storage.sampling import StreamPart, sample_stream, stored_size
 from streams.storage.settled import SettledPositions
 from streams.storage.unrouted import RoutedPositions
@@ -160,7 +160,7 @@ async def _waiting_bytes(names: Names, parts: list[StreamPart], settled: Settled
     """Estimate the bytes of the messages that are not settled."""
     if settled is None:
         return sum(each.size for each in parts)
-    samples = await judged(names, settled, parts)
+    samples = await samples_of_parts(names, settled, parts)
     return sum(each.stands_for for each in samples if not each.settled)
 
 

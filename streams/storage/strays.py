@@ -18,7 +18,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Literal
 
-from actors.ids import is_tenant, stable_hash
+from actors.ids import is_tenant, stable_hash, tenant_of
 from actors.machine.event import Event
 from streams.dead_letters.bury import encoded, filed_under, store
 from streams.dead_letters.malformed import MALFORMED_RECEIVER
@@ -48,7 +48,7 @@ async def bury_stray_deliveries(js: JetStream, names: Names) -> None:
     """Bury deliveries that have no shard, a limited number. Raises `Unavailable` and `ApiError`."""
 
     async def bury(message: StoredMessage) -> bool:
-        tenant = names.published_to(message.subject).partition(".")[0]
+        tenant = tenant_of(names.published_to(message.subject))
         return await _bury(js, names, names.deliveries, tenant, message, "p", stored_event(message))
 
     await _bury_found(lambda limit: _stray_deliveries(js, names, limit), bury)
@@ -75,7 +75,7 @@ async def bury_stray_events(js: JetStream, names: Names, tenants: Collection[str
         return []
 
     async def bury(message: StoredMessage) -> bool:
-        event, tenant = event_in(names, message), names.published_to(message.subject).partition(".")[0]
+        event, tenant = event_in(names, message), tenant_of(names.published_to(message.subject))
         return await _bury(js, names, names.events, tenant, message, "e", event)
 
     match await _bury_found(find, bury):

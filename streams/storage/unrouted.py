@@ -5,6 +5,7 @@ of a tenant up to the position before its first unrouted event can be purged by 
 tenant keeps later events of others from being purged by sequence.
 """
 
+from actors.ids import tenant_of
 from streams.installation.topology import Names
 from streams.journal.claim import read_shard_record
 from streams.journal.routing_progress import NOTHING_ROUTED, RoutingProgress
@@ -52,7 +53,7 @@ async def samples_of_events(js: JetStream, names: Names, events: StreamInfo) -> 
         address = names.partition_and_tenant(part.message.subject)
         if address is None:
             strays += part.size
-            stray_tenants.add(names.published_to(part.message.subject).partition(".")[0])
+            stray_tenants.add(tenant_of(names.published_to(part.message.subject)))
         else:
             subject, up_to = names.event(*address, ">"), await routed.up_to(*address)
             samples.append(Sample(part.message.sequence, address[1], subject, part.size, up_to))

@@ -70,6 +70,21 @@ def introductions_name_what_exists(module: Module) -> Iterator[str]:
                 yield f"names `{name}`, which does not exist"
 
 
+def folders_name_their_folders(module: Module) -> Iterator[str]:
+    """A folder says what each folder in it is for, so that a newcomer chooses by subject."""
+    path = module.path[:-1]
+    if module.path[0] not in OURS or module.path[-1] != "__init__":
+        return
+    text = ast.get_docstring(module.tree) or ""
+    named = {part for name in re.findall(r"`([\w./]+)`", text) for part in re.split(r"[./]", name)}
+    for folder in sorted(_folders_in(path) - named):
+        yield f"does not say what its folder `{folder}` is for"
+
+
+def _folders_in(path: tuple[str, ...]) -> set[str]:
+    return {each.path[-2] for each in modules() if each.path[-1] == "__init__" and each.path[:-2] == path}
+
+
 @cache
 def existing_names() -> frozenset[str]:
     """The names of all files and folders, and of what they define."""

@@ -110,3 +110,17 @@ def the_core_is_pure(module: Module) -> Iterator[str]:
             case ast.AsyncFunctionDef(lineno=line) | ast.Await(lineno=line):
                 if not awaiting and module.path[-1] not in SEAMS:
                     yield f"line {line} awaits"
+
+
+def the_machine_holds_nothing(module: Module) -> Iterator[str]:
+    """A class of the machine is a value: what changes itself is memory, and belongs to `actors.memory`."""
+    if module.path[:2] != ("actors", "machine"):
+        return
+    for function in module.nodes:
+        if isinstance(function, ast.FunctionDef) and function.name != "__init__":
+            for node in ast.walk(function):
+                match node:
+                    case ast.Attribute(value=ast.Name(id="self"), ctx=ast.Store(), lineno=line):
+                        yield f"line {line} changes an object of the machine"
+                    case _:
+                        pass

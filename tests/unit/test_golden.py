@@ -50,7 +50,7 @@ from actors.machine.facts import (
     WindowSet,
 )
 from actors.machine.numbering import Frontier, Numbered
-from actors.machine.state import Alert, Counters, Handshake, Open, State
+from actors.machine.state import Alert, Counters, Handshake, OpenEvent, State
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
 from streams.journal.parked_receivers import Part
@@ -151,7 +151,7 @@ STATE = State(
     receiver=WHO,
     frontier=Frontier(position=44, sequence=6, source=17, window=bytes(range(24)), size=128, change=(60, 64)),
     open=(
-        Open(
+        OpenEvent(
             sequence=5, position=43, id="evt:5", stored_at=AT - 5, again="replay-1", source=16, attempts=3,
             failures=2, rejections=1, next_at=AT + 2, status=503,
         ),

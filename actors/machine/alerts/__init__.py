@@ -2,7 +2,7 @@
 
 `health_changes` derives log lines from the same states: a receiver is disabled, offline, back.
 
-`folding` has their part of `evolve`. An alert is a fact; the event about it is published once the fact is
-confirmed, until that is recorded, too. `actors.runtime.alerts` asks every few seconds, `streams.alert_events`
-publishes, `angarium.node.health_log` logs.
+`folding` is the part of `evolve` for alerts. An alert is a fact; once the fact is confirmed, the event about
+it is published, again and again until the publication is recorded. `actors.runtime.alerts` asks every few
+seconds, `streams.alert_events` publishes, `angarium.node.health_log` logs.
 """

@@ -4,18 +4,15 @@ They are derived from the confirmed facts, by comparing the states before and af
 these states from the journal and the snapshots, so it reports nothing twice. If an owner dies between a
 fact's append and its confirmation, that one change is not reported.
 
-That a receiver is offline is no fact: it fails for so long that it counts as offline at some moment, and the
-next attempt may be an hour away. `FailingReceivers` reports it in time.
+That a receiver is offline is no fact: it counts as offline once it has failed for long enough, and the next
+attempt may be an hour away. `actors.memory.failing_receivers` reports it in time.
 """
 
-import math
-from collections.abc import Callable
-from heapq import heappop, heappush
 from typing import Literal
 
 from msgspec import Struct
 
-from actors.configuration.policy import Offline, Policy
+from actors.configuration.policy import Policy
 from actors.machine import facts as f
 from actors.machine.alerts.judging import no_success_text
 from actors.machine.state import State
@@ -28,8 +25,6 @@ FACTS_THAT_CHANGE_HEALTH = frozenset({
 })  # fmt: skip
 """The facts that may change its health, or begin or end a failure; `Delivered` may too, if the receiver was
 failing."""
-REPORTED_AT_ONCE_MAX = 1000
-"""Receivers that are reported as offline at a time: some milliseconds' work."""
 WHY_LENGTH_MAX = 200
 
 
@@ -40,110 +35,6 @@ class HealthChange(Struct, frozen=True, kw_only=True):
     receiver: str
     why: str
     since: float | None = None
-
-
-class _Failing(Struct):
-    """A receiver that fails: since when, its last error, and whether it was reported as offline.
-
-    - `ours_since`: from then on, no time counts (`State.ours_since`).
-    """
-
-    since: float
-    ours_since: float | None = None
-    error: str = ""
-    is_paused: bool = False
-    is_reported: bool = False
-
-
-class FailingReceivers:
-    """The failing receivers of a shard, and the time when each of them counts as offline.
-
-    The host asks twice a second whether one is due, which costs nothing if none is.
-
-    - `claimed_at`: the time of our claim; an earlier owner has reported what was due before.
-    - `policy`: returns the configuration in force.
-    """
-
-    def __init__(
-        self,
-        claimed_at: float,
-        policy: Callable[[str], Policy | None],
-        on_health_change: Callable[[HealthChange], None],
-    ) -> None:
-        self._claimed_at = claimed_at
-        self._policy = policy
-        self._on_health_change = on_health_change
-        self._failing: dict[str, _Failing] = {}
-        self._due: list[tuple[float, str]] = []
-        self._due_at: dict[str, float] = {}
-
-    def was_reported(self, receiver: str) -> bool:
-        """True if we, or an earlier owner, reported the receiver as offline."""
-        failing = self._failing.get(receiver)
-        return failing is not None and failing.is_reported
-
-    def restore(self, state: State) -> None:
-        """Record the state of an actor that was loaded."""
-        if state.receiver not in self._failing:
-            self.note(state)
-            failing = self._failing.get(state.receiver)
-            if failing is not None:
-                failing.is_reported = self._offline_at(state.receiver, failing) < self._claimed_at
-
-    def note(self, state: State) -> None:
-        """Record a confirmed state, after a fact that may begin or end a failure."""
-        if state.failing_since is None or state.disabled:
-            self._failing.pop(state.receiver, None)
-            return
-        failing = self._failing.get(state.receiver)
-        if failing is None:
-            failing = self._failing[state.receiver] = _Failing(state.failing_since)
-        failing.since, failing.ours_since = state.failing_since, state.ours_since
-        if not failing.is_reported:
-            self._schedule(state.receiver, self._offline_at(state.receiver, failing))
-        failing.error = state.last.error if isinstance(state.last, f.AttemptFailed) else ""
-        failing.is_paused = state.paused
-
-    def configured(self, receiver: str) -> None:
-        """Record a changed configuration, which may name another time."""
-        failing = self._failing.get(receiver)
-        if failing is not None and not failing.is_reported:
-            self._schedule(receiver, self._offline_at(receiver, failing))
-
-    def report_due(self, now: float) -> None:
-        """Report the receivers that are offline by now, some at a time."""
-        count = 0
-        while self._due and self._due[0][0] <= now and count < REPORTED_AT_ONCE_MAX:
-            at, receiver = heappop(self._due)
-            if self._due_at.get(receiver) != at:
-                continue  # It was due earlier, after another configuration.
-            del self._due_at[receiver]
-            failing, policy = self._failing.get(receiver), self._policy(receiver)
-            if failing is None or failing.is_reported:
-                continue
-            if failing.is_paused or (policy is not None and policy.paused):
-                continue  # Its time begins again when it is resumed.
-            offline_at = self._offline_at(receiver, failing)
-            if offline_at > now:
-                self._schedule(receiver, offline_at)
-                continue
-            failing.is_reported = True
-            count += 1
-            until = now if failing.ours_since is None else failing.ours_since
-            why = no_success_text(until - failing.since, failing.error)
-            self._on_health_change(_change("offline", receiver, why, failing.since))
-
-    def _offline_at(self, receiver: str, failing: _Failing) -> float:
-        """The time at which it counts as offline; never, if no more time counts before."""
-        policy = self._policy(receiver)
-        offline_at = failing.since + (policy.offline if policy else Offline()).after_s
-        return math.inf if failing.ours_since is not None and failing.ours_since < offline_at else offline_at
-
-    def _schedule(self, receiver: str, at: float) -> None:
-        """Look at the receiver at that time, or earlier: what is due by then is found out then."""
-        if at < self._due_at.get(receiver, math.inf):
-            self._due_at[receiver] = at
-            heappush(self._due, (at, receiver))
 
 
 def health_change(
@@ -158,27 +49,28 @@ def health_change(
     unproven_since = before.handshake.failing_since if before.handshake else None
     match fact:
         case f.Delivered() if was_offline:
-            return _change("recovered", receiver, "it accepts events again", since)
+            return change_of_health("recovered", receiver, "it accepts events again", since)
         case f.Disabled(reason=reason, at=at) if not before.disabled:
             why = _why_failing(after, at) if reason == "failing" else f.DISABLED_WHY.get(reason, reason)
-            return _change("disabled", receiver, why, after.failing_since)
+            return change_of_health("disabled", receiver, why, after.failing_since)
         case f.Resumed() if before.disabled or was_offline:
-            return _change("recovered", receiver, "it was resumed", since)
+            return change_of_health("recovered", receiver, "it was resumed", since)
         case f.Retargeted() if before.disabled or was_offline:
-            return _change("recovered", receiver, "its URL was changed", since)
+            return change_of_health("recovered", receiver, "its URL was changed", since)
         case f.HandshakeFailed(error=error) if unproven_since is None and after.handshake is not None:
             begins = after.handshake.failing_since
             why = f"the handshake failed: {error}"
-            return None if begins is None else _change("unverified", receiver, why, begins)
+            return None if begins is None else change_of_health("unverified", receiver, why, begins)
         case f.HandshakeSucceeded() if unproven_since is not None:
-            return _change("verified", receiver, "it proved itself", unproven_since)
+            return change_of_health("verified", receiver, "it proved itself", unproven_since)
         case f.Parked() if policy is None and invalid and not before.parked:
             why = "no node can use its configuration; its events wait"
-            return _change("misconfigured", receiver, why, after.failing_since)
+            return change_of_health("misconfigured", receiver, why, after.failing_since)
     return None
 
 
-def _change(name: HealthChangeName, receiver: str, why: str, since: float | None) -> HealthChange:
+def change_of_health(name: HealthChangeName, receiver: str, why: str, since: float | None) -> HealthChange:
+    """The change, with its reason cut to `WHY_LENGTH_MAX`."""
     return HealthChange(name=name, receiver=receiver, why=why[:WHY_LENGTH_MAX], since=since)
 
 

@@ -2,7 +2,7 @@
 
 1. Events that failed in one recorded POST go together again, without those that left, and with no others: a
    receiver may know that POST by its first and last number. The halves of a POST that was halved are such
-   POSTs, too (`Open.group`).
+   POSTs, too (`OpenEvent.group`).
 2. All other events are free: those without a recorded outcome go with those that follow them, up to the
    limits of the configuration. One event goes however large it is.
 3. A batch has no hole: an event between its numbers that is not in it is settled.
@@ -23,13 +23,13 @@ from actors.machine.numbering import next_in_order
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import View
-from actors.machine.state import OPEN_MAX, Open, State
+from actors.machine.state import OPEN_MAX, OpenEvent, State
 
 _IN_FLIGHT, _UNREADY = s.Rest(Rule.BATCH_IN_FLIGHT), s.Rest(Rule.UNREADY)
 
 
 def assemble(
-    state: State, policy: Policy, limits: BatchLimits, view: View, now: float, entry: Open | None
+    state: State, policy: Policy, limits: BatchLimits, view: View, now: float, entry: OpenEvent | None
 ) -> tuple[Event, ...] | s.ReadOpenEvents | s.ReadBacklog | s.WaitUntil | s.Rest:
     """The events of the POST that `entry` belongs to, or the next without numbers; else the next step."""
     members = members_of(state, view, entry) if entry else ()
@@ -53,7 +53,7 @@ def assemble(
     return tuple(kept) if len(kept) <= view.bounds.room else _UNREADY
 
 
-def members_of(state: State, view: View, entry: Open) -> Sequence[Open]:
+def members_of(state: State, view: View, entry: OpenEvent) -> Sequence[OpenEvent]:
     """The open events that go with `entry`, in order; none if one of them is in flight."""
     if entry.group is None:
         return run_of(state, view, entry)
@@ -61,7 +61,7 @@ def members_of(state: State, view: View, entry: Open) -> Sequence[Open]:
     return () if any(each.position in view.in_flight for each in members) else members
 
 
-def run_of(state: State, view: View, entry: Open) -> Sequence[Open]:
+def run_of(state: State, view: View, entry: OpenEvent) -> Sequence[OpenEvent]:
     """The open events without a recorded outcome from `entry` on, with no other open event among them."""
     following = state.open[state.open.index(entry) :]
     return list(takewhile(lambda each: each.group is None and each.position not in view.in_flight, following))
@@ -83,7 +83,7 @@ def within_limits(events: Sequence[Event], limits: BatchLimits) -> list[Event]:
     return kept
 
 
-def post_of(state: State, policy: Policy, events: tuple[Event, ...], *, free: bool) -> s.PostBatch:
+def post_of(state: State, policy: Policy, events: tuple[Event, ...], *, has_token: bool) -> s.PostBatch:
     """The POST of these events, which get their numbers in order."""
     known = {each.position: each for each in state.open}
     fresh = tuple(each for each in events if each.position not in known)
@@ -91,7 +91,7 @@ def post_of(state: State, policy: Policy, events: tuple[Event, ...], *, free: bo
     given = [known[each.position].sequence for each in events if each.position in known]
     sequences = (*given, *range(state.frontier.sequence + 1, state.frontier.sequence + len(fresh) + 1))
     accepted = fresh if policy.order == "relaxed" else ()
-    return s.PostBatch(events, sequences, first.attempts + 1 if first else 1, free, accepted)
+    return s.PostBatch(events, sequences, first.attempts + 1 if first else 1, has_token, accepted)
 
 
 def _lingers_until(state: State, limits: BatchLimits, view: View, events: Sequence[Event]) -> float:

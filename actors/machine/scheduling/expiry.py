@@ -13,7 +13,7 @@ from actors.machine.event import Event
 from actors.machine.numbering import Numbered, advance, is_repeat, with_number
 from actors.machine.scheduling.rules import NEVER
 from actors.machine.scheduling.view import View
-from actors.machine.state import BURIALS_MAX, Open, State
+from actors.machine.state import BURIALS_MAX, OpenEvent, State
 
 OVERFLOW_AT_ONCE = 64
 """Number of events beyond `backlog_max` from which on they are given up without delay."""
@@ -22,7 +22,7 @@ OVERFLOW_EVERY_S = 1.0
 DUE_ALREADY = 0.0
 
 
-def own_failures_reason(entry: Open, policy: Policy) -> str:
+def own_failures_reason(entry: OpenEvent, policy: Policy) -> str:
     """The reason to give up an open event because of its own failures; empty if there is none."""
     if entry.aborted or entry.rejections >= policy.retry.rejected_attempts:
         return "rejected"
@@ -41,7 +41,7 @@ def overflow_count(state: State, policy: Policy, view: View) -> int:
 
 
 def give_up_due(
-    state: State, policy: Policy, view: View, entry: Open | None, event: Event | None
+    state: State, policy: Policy, view: View, entry: OpenEvent | None, event: Event | None
 ) -> tuple[float, str]:
     """The time at which an event is given up, and why: the open one, or the next without a number.
 

@@ -16,7 +16,7 @@ from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.unverified import step_while_unverified
 from actors.machine.scheduling.view import View
 from actors.machine.scheduling.without_policy import step_without_policy
-from actors.machine.state import BURIALS_MAX, OPEN_MAX, Open, State, as_numbered, open_entry
+from actors.machine.state import BURIALS_MAX, OPEN_MAX, OpenEvent, State, as_numbered, open_entry
 
 PARK_AFTER_S = 2.0
 """A receiver that is held back for longer than this drops its waiting events from memory."""
@@ -60,7 +60,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     if policy.order == "strict":
         step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
     else:
-        step = _first(_step_for(state, policy, view, now, each) for each in candidates(state, policy, view))
+        step = _soonest(_step_for(state, policy, view, now, each) for each in candidates(state, policy, view))
     waits = view.barrier_unconfirmed and not isinstance(step, _NEED_NOT_WAIT_FOR_FACTS)
     return _UNCONFIRMED if waits else step
 
@@ -72,7 +72,7 @@ def concurrency_of(state: State, policy: Policy) -> int:
     return policy.concurrency
 
 
-def candidates(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
+def candidates(state: State, policy: Policy, view: View) -> Iterator[OpenEvent | None]:
     """Yield the events that may be next in relaxed order; None stands for the next one without a number.
 
     Of the open events two are enough: the one that is due first, and the oldest, which expires first.
@@ -87,7 +87,7 @@ def candidates(state: State, policy: Policy, view: View) -> Iterator[Open | None
         yield None
 
 
-def _first(steps: Iterator[s.Step]) -> s.Step:
+def _soonest(steps: Iterator[s.Step]) -> s.Step:
     """The first step that can be done now, else the one that can be done soonest."""
     waiting: s.Step = _RESTING
     for step in steps:
@@ -110,7 +110,7 @@ def _is_over(state: State, head: Event) -> bool:
     return is_repeat(state.frontier, head)
 
 
-def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open | None) -> s.Step:
+def _step_for(state: State, policy: Policy, view: View, now: float, entry: OpenEvent | None) -> s.Step:
     """The step for an open event, or for the next one that has no number."""
     event = view.open_in_memory.get(entry.position) if entry else view.head
     if entry is None and event is None and not (state.parked and view.cursor.read_to < view.cursor.seen_to):
@@ -137,33 +137,35 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: Open 
             return _wait(now, min(step.at, ends_at), step.rule, drops=view.has_unacked)
         return step
     if policy.batch is not None:
-        together = assemble(state, policy, policy.batch, view, now, entry)
-        if not isinstance(together, tuple):
-            return _before(together, ends_at)
-        event = together[0]
+        batch = assemble(state, policy, policy.batch, view, now, entry)
+        if not isinstance(batch, tuple):
+            return _no_later_than(batch, ends_at)
+        event = batch[0]
     elif event is None:
         return s.ReadOpenEvents((entry.position,)) if entry else s.ReadBacklog(view.cursor.read_to)
     else:
-        together = (event,)
+        batch = (event,)
     if not view.bounds.may_start:
         return _UNREADY
-    free = state.limit is None or view.granted == event.position
-    if not free and state.limit and view.bucket:
+    has_token = state.limit is None or view.granted_position == event.position
+    if not has_token and state.limit and view.bucket:
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
         if take(filled) is None:
             return _wait(
                 now, min(next_token_at(filled, state.limit), ends_at), Rule.TOKEN, drops=view.has_unacked
             )
         if state.limit.slow:
-            return c.StartAttempt(together)
+            return c.StartAttempt(batch)
     if policy.batch is not None:
-        return post_of(state, policy, together, free=free)
+        return post_of(state, policy, batch, has_token=has_token)
     if entry is None:
-        return s.Post(event, state.frontier.sequence + 1, 1, free, accepted=policy.order == "relaxed")
-    return s.Post(event, entry.sequence, entry.attempts + 1, free)
+        return s.Post(event, state.frontier.sequence + 1, 1, has_token, accepted=policy.order == "relaxed")
+    return s.Post(event, entry.sequence, entry.attempts + 1, has_token)
 
 
-def _give_up(state: State, policy: Policy, view: View, now: float, entry: Open | None, reason: str) -> s.Step:
+def _give_up(
+    state: State, policy: Policy, view: View, now: float, entry: OpenEvent | None, reason: str
+) -> s.Step:
     if entry is None and view.head is None:
         return s.ReadBacklog(view.cursor.read_to)
     if len(state.burials) >= BURIALS_MAX:
@@ -172,7 +174,7 @@ def _give_up(state: State, policy: Policy, view: View, now: float, entry: Open |
     return c.GiveUpEvents(events, reason)
 
 
-def _before(step: s.Step, ends_at: float) -> s.Step:
+def _no_later_than(step: s.Step, ends_at: float) -> s.Step:
     """The step, which does not wait beyond the time at which its oldest event is given up."""
     return s.WaitUntil(min(step.at, ends_at), step.rule) if isinstance(step, s.WaitUntil) else step
 

@@ -20,28 +20,28 @@ from actors.machine.scheduling.rules import Rule
 class Post(Struct, frozen=True, gc=False):
     """Make attempt `attempt` of `event`, with the number `sequence`.
 
-    - `free`: the attempt has its token already.
+    - `has_token`: the attempt has its token already.
     - `accepted`: the number of the event is recorded first.
     """
 
     event: Event
     sequence: int
     attempt: int
-    free: bool
+    has_token: bool
     accepted: bool = False
 
 
 class PostBatch(Struct, frozen=True, gc=False):
     """Make attempt `attempt` of these events in one POST, with the numbers `sequences`.
 
-    - `free`: the attempt has its token already.
+    - `has_token`: the attempt has its token already.
     - `accepted`: those of them whose numbers are recorded first.
     """
 
     events: tuple[Event, ...]
     sequences: tuple[int, ...]
     attempt: int
-    free: bool
+    has_token: bool
     accepted: tuple[Event, ...] = ()
 
 

@@ -106,7 +106,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     - `has_unacked`: the receiver holds messages that the consumer handed out.
     - `barrier_unconfirmed`: a fact that must be confirmed before anything starts is not confirmed yet.
     - `burying`: dead letters are being stored.
-    - `granted`: position of the first event whose attempt is recorded and not made yet; 0 if there is none.
+    - `granted_position`: that of the first event whose attempt is recorded and not made yet; 0 for none.
     - `policy_adopted`: the configuration in memory is the one that the facts name.
     - `handshake_under_way`: a handshake is recorded or being made.
     - `confirming`: the leader is being asked whether the receiver exists.
@@ -128,7 +128,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     has_unacked: bool = False
     barrier_unconfirmed: bool = False
     burying: bool = False
-    granted: int = 0
+    granted_position: int = 0
     policy_adopted: bool = True
     handshake_under_way: bool = False
     confirming: bool = False

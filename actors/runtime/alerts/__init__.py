@@ -1,4 +1,5 @@
-"""The watch over the alerts of a shard's receivers. Read `watch`, its only file.
+"""The watch over the alerts of a shard's receivers. Read `watch` first.
 
-The machine judges (`actors.machine.alerts`); the watch asks it every few seconds, and publishes.
+`turns` decides whose alerts change in one round. The machine judges (`actors.machine.alerts`); the watch asks
+it every few seconds, and publishes.
 """

@@ -73,7 +73,7 @@ async def _end(actor: Actor, event_id: str, position: int) -> bool:
         return True
     if open_entry(live.state, position) is None:
         return False
-    if live.tokens.granted == position:
+    if live.tokens.granted_position == position:
         live.tokens.end_grant(environment.clock.now(), environment.epoch, used=False)
     live.record(c.EraseOpenEvent(position), environment.clock.now())
     pending.open_in_memory.pop(position, None)

@@ -93,9 +93,9 @@ def decoded(body: bytes, kind: type[T]) -> T:
         if not isinstance(error, msgspec.ValidationError):
             raise invalid(Fault(detail=f"not valid JSON ({error})")) from None
         path, detail = problem(error, kind)
-        raise invalid(Fault(pointer=pointed(path), detail=detail)) from None
+        raise invalid(Fault(pointer=json_pointer(path), detail=detail)) from None
 
 
-def pointed(path: str) -> str:
+def json_pointer(path: str) -> str:
     """The JSON pointer of a path such as `.receivers[0].name`; the root is empty."""
     return _INDEX.sub(r".\1", path).replace(".", "/").removesuffix("/")

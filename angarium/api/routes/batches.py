@@ -15,7 +15,7 @@ from angarium.api.admission.gate import Caller, caller, needs
 from angarium.api.api_state import ApiState, InjectedApi
 from angarium.api.openapi.publishing import ITEMS_MAX, PUBLISH_BATCH, BatchAnswer, BatchItem, ItemAnswer
 from angarium.api.problems import Fault, ProblemRaised, invalid, not_json, problem_of
-from angarium.api.requests.bodies import check_json, pointed, read_body
+from angarium.api.requests.bodies import check_json, json_pointer, read_body
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
 from angarium.operations.events.accept import Accepted, accept_all, check_unsent
@@ -133,7 +133,7 @@ def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | ProblemRaised:
         item = msgspec.json.decode(raw, type=BatchItem)
     except msgspec.ValidationError as error:
         path, detail = allowed_values.problem(error, BatchItem)
-        return invalid(Fault(pointer=f"/{number}{pointed(path)}", detail=detail))
+        return invalid(Fault(pointer=f"/{number}{json_pointer(path)}", detail=detail))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return invalid(Fault(pointer=f"/{number}", detail=f"not valid JSON ({error})"))
     if not item.type and not item.receiver:

@@ -5,6 +5,7 @@ from typing import Any
 from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath
 
+from actors.ids import tenant_of
 from angarium import quantities
 from angarium.api.admission.gate import caller, needs
 from angarium.api.api_state import ApiState, InjectedAccess, InjectedApi
@@ -108,7 +109,7 @@ def accepted(api: ApiState, begun: Begun) -> Response[Any]:
 def _must_see(request: Request[Any, Any, Any], job: str) -> None:
     """Raises `ProblemRaised` if the job is another tenant's."""
     found = kind_and_owner(job)
-    if found is None or not caller(request).token.sees(found[1].partition(".")[0]):
+    if found is None or not caller(request).token.sees(tenant_of(found[1])):
         raise hidden()
 
 

@@ -64,13 +64,13 @@ def deliver(
     At full load the events are published before the node starts. The exit status is 1 if an event was lost,
     repeated or came out of order.
     """
-    from angarium.bench.deliver import DeliverPlan, measured
+    from angarium.bench.deliver import DeliverPlan, measure
 
     plan = DeliverPlan(
         receivers=receivers, deliveries=deliveries, fan=fan, batch=batch, size=size, shards=shards,
         timed_s=seconds, profile=profile,
     )  # fmt: skip
-    figures = _run(measured, plan, as_json, FIGURE_HEADINGS, _rows)
+    figures = _run(measure, plan, as_json, FIGURE_HEADINGS, _rows)
     _check(figures, "delivery")
 
 
@@ -88,9 +88,9 @@ def calls(least: float, as_json: bool, **plan: int) -> None:
     The counts hardly depend on the machine or its load, so they show what a change costs. They do not show
     how long the calls take. The exit status is 1 if an event was lost, repeated or came out of order.
     """
-    from angarium.bench.calls import CallsPlan, measured
+    from angarium.bench.calls import CallsPlan, measure
 
-    ways = _run(measured, CallsPlan(**plan), as_json, CALLS_HEADINGS, lambda ways: calls_rows(ways, least))
+    ways = _run(measure, CallsPlan(**plan), as_json, CALLS_HEADINGS, lambda ways: calls_rows(ways, least))
     for figures in ways:
         _check(figures, f"delivery ({figures.way})")
 
@@ -112,9 +112,9 @@ def fanout(seconds: float, as_json: bool, **plan: int) -> None:
     Then one event for very many receivers, together with the events of other tenants. The exit status is 1 if
     a copy was lost, repeated or came out of order.
     """
-    from angarium.bench.fanout import FanoutPlan, measured
+    from angarium.bench.fanout import FanoutPlan, measure
 
-    figures = _run(measured, FanoutPlan(timed_s=seconds, **plan), as_json, FIGURE_HEADINGS, _fanout_rows)
+    figures = _run(measure, FanoutPlan(timed_s=seconds, **plan), as_json, FIGURE_HEADINGS, _fanout_rows)
     _check(figures, "copy")
 
 
@@ -140,11 +140,9 @@ def isolation(seconds: float, as_json: bool, **plan: int) -> None:
 
     The exit status is 1 if a delivery to a healthy one was lost, repeated or came out of order.
     """
-    from angarium.bench.isolation import IsolationPlan, measured
+    from angarium.bench.isolation import IsolationPlan, measure
 
-    rows = _run(
-        measured, IsolationPlan(timed_s=seconds, **plan), as_json, ISOLATION_HEADINGS, _isolation_rows
-    )
+    rows = _run(measure, IsolationPlan(timed_s=seconds, **plan), as_json, ISOLATION_HEADINGS, _isolation_rows)
     for row in rows:
         _check(row, f"delivery with {row.neighbours}")
 
@@ -169,10 +167,10 @@ def scale(receivers: int, active: int, seconds: float, as_json: bool, **plan: in
     The exit status is 1 if a delivery was lost, came out of order, or was repeated except after a kill at
     full load.
     """
-    from angarium.bench.scale import ScalePlan, measured
+    from angarium.bench.scale import ScalePlan, measure
 
     crowd = ScalePlan(receivers=receivers, active=min(active, receivers), timed_s=seconds, **plan)
-    figures = _run(measured, crowd, as_json, FIGURE_HEADINGS, _scale_rows)
+    figures = _run(measure, crowd, as_json, FIGURE_HEADINGS, _scale_rows)
     _check(figures, "delivery")
 
 
@@ -197,9 +195,9 @@ def http_api(seconds: float, as_json: bool, **plan: int) -> None:
     Each round also measures a bare Litestar route that answers 202. The exit status is 1 if an event of the
     steady part was lost, repeated or came out of order.
     """
-    from angarium.bench.api import ApiPlan, measured
+    from angarium.bench.api import ApiPlan, measure
 
-    figures = _run(measured, ApiPlan(timed_s=seconds, **plan), as_json, FIGURE_HEADINGS, _api_rows)
+    figures = _run(measure, ApiPlan(timed_s=seconds, **plan), as_json, FIGURE_HEADINGS, _api_rows)
     _check(figures, "delivery")
 
 
@@ -212,10 +210,10 @@ def http_api(seconds: float, as_json: bool, **plan: int) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def ledger(attempts: int, receivers: int, seconds: float, location: str | None, as_json: bool) -> None:
     """Measure a ledger: catching up with a journal, keeping up with a live one, and each query."""
-    from angarium.bench.ledger import LedgerPlan, measured
+    from angarium.bench.ledger import LedgerPlan, measure
 
     plan = LedgerPlan(attempts=attempts, receivers=receivers, live_s=seconds, location=location)
-    _run(measured, plan, as_json, FIGURE_HEADINGS, _ledger_rows)
+    _run(measure, plan, as_json, FIGURE_HEADINGS, _ledger_rows)
 
 
 @bench.command("all", short_help="Run all of them with their defaults: about ten minutes.")
@@ -229,30 +227,30 @@ def whole(as_json: bool) -> None:
 
     results: dict[str, Any] = {}
 
-    def run(name: str, measured: Any, plan: Any, headings: Sequence[str], rows: Any) -> None:
+    def run(name: str, measure: Any, plan: Any, headings: Sequence[str], rows: Any) -> None:
         if not as_json:
             output.say(f"\n== {name}")
-        results[name] = _measure(measured, plan, as_json)
+        results[name] = _measure(measure, plan, as_json)
         if not as_json:
             output.say()
             output.say_table(headings, rows(results[name]))
 
-    run("deliver", deliver.measured, deliver.DeliverPlan(), FIGURE_HEADINGS, _rows)
-    run("deliver --fan 10", deliver.measured, deliver.DeliverPlan(fan=10), FIGURE_HEADINGS, _rows)
+    run("deliver", deliver.measure, deliver.DeliverPlan(), FIGURE_HEADINGS, _rows)
+    run("deliver --fan 10", deliver.measure, deliver.DeliverPlan(fan=10), FIGURE_HEADINGS, _rows)
     few = deliver.DeliverPlan(shards=FEW_SHARDS)
-    run(f"deliver --shards {FEW_SHARDS}", deliver.measured, few, FIGURE_HEADINGS, _rows)
+    run(f"deliver --shards {FEW_SHARDS}", deliver.measure, few, FIGURE_HEADINGS, _rows)
     run(
         f"deliver --fan 10 --shards {FEW_SHARDS}",
-        deliver.measured,
+        deliver.measure,
         replace(few, fan=10),
         FIGURE_HEADINGS,
         _rows,
     )
-    run("calls", calls.measured, calls.CallsPlan(), CALLS_HEADINGS, calls_rows)
-    run("fanout", fanout.measured, fanout.FanoutPlan(), FIGURE_HEADINGS, _fanout_rows)
-    run("api", api.measured, api.ApiPlan(), FIGURE_HEADINGS, _api_rows)
-    run("scale", scale.measured, scale.ScalePlan(), FIGURE_HEADINGS, _scale_rows)
-    run("isolation", isolation.measured, isolation.IsolationPlan(), ISOLATION_HEADINGS, _isolation_rows)
+    run("calls", calls.measure, calls.CallsPlan(), CALLS_HEADINGS, calls_rows)
+    run("fanout", fanout.measure, fanout.FanoutPlan(), FIGURE_HEADINGS, _fanout_rows)
+    run("api", api.measure, api.ApiPlan(), FIGURE_HEADINGS, _api_rows)
+    run("scale", scale.measure, scale.ScalePlan(), FIGURE_HEADINGS, _scale_rows)
+    run("isolation", isolation.measure, isolation.IsolationPlan(), ISOLATION_HEADINGS, _isolation_rows)
     if as_json:
         output.say_json(to_builtins(results))
     for name, figures in results.items():
@@ -281,7 +279,7 @@ def _isolation_rows(rows: Sequence[Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _run(
-    measured: Callable[[P, Callable[[str], None]], Coroutine[Any, Any, T]],
+    measure: Callable[[P, Callable[[str], None]], Coroutine[Any, Any, T]],
     plan: P,
     as_json: bool,
     headings: Sequence[str],
@@ -290,7 +288,7 @@ def _run(
     """Measure, and show the results."""
     from msgspec import to_builtins
 
-    figures = _measure(measured, plan, as_json)
+    figures = _measure(measure, plan, as_json)
     if as_json:
         output.say_json(to_builtins(figures))
     else:
@@ -300,15 +298,15 @@ def _run(
 
 
 def _measure(
-    measured: Callable[[P, Callable[[str], None]], Coroutine[Any, Any, T]], plan: P, quiet: bool
+    measure: Callable[[P, Callable[[str], None]], Coroutine[Any, Any, T]], plan: P, quiet: bool
 ) -> T:
     """Measure, and tell each step unless `quiet`."""
 
-    async def measure() -> T:
+    async def run() -> T:
         end_on_sigterm()
-        return await measured(plan, (lambda _: None) if quiet else output.say)
+        return await measure(plan, (lambda _: None) if quiet else output.say)
 
-    return run_long(measure())
+    return run_long(run())
 
 
 def _check(figures: Any, what: str) -> None:

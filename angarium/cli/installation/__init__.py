@@ -1,4 +1,4 @@
-"""The commands for operators of an installation: `setup`, `doctor`, `repair`, and the HTTP API's tokens.
+"""The commands for operators of an installation: `setup`, `doctor`, `fleet`, `repair`, `token`.
 
 Read `setup` first.
 """

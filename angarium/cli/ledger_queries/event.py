@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from actors.ids import tenant_of
 from actors.times_as_text import age_text, instant_text
 from angarium.cli.invocation import options
 from angarium.cli.invocation.remedies import remedy_text
@@ -114,7 +115,7 @@ async def _look_up(
     if isinstance(found, NotDone):
         return found, found, {}, {}
     begun = {each["receiver"] for each in found.deliveries if each["state"] == "open"}
-    tenants = {each.partition(".")[0] for each in found.recorded}
+    tenants = {tenant_of(each) for each in found.recorded}
     among = tenant or (tenants.pop() if len(tenants) == 1 else None)
 
     dead = {each["receiver"] for each in found.deliveries if each["state"] == "dead"}

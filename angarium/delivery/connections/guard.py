@@ -211,14 +211,14 @@ class Guard:
         self._lookups: dict[tuple[str, str], asyncio.Task[Verdict]] = {}
         self._lookup_slots: WeakValueDictionary[str, asyncio.BoundedSemaphore] = WeakValueDictionary()
 
-    def known(self, target: Target, now: float) -> Verdict | None:
+    def known_verdict(self, target: Target, now: float) -> Verdict | None:
         """The verdict, if no question to a server is needed. `now` is the time of the loop."""
         if target.scheme != "https" and not self._allow_http:
             return _HTTP_REFUSED
         verdict, until = self._verdicts.get(target.host, (None, 0.0))
         return verdict if now < until else None
 
-    def spelled(self, target: Target) -> Verdict:
+    def verdict_by_spelling(self, target: Target) -> Verdict:
         """The verdict on a target whose name is not resolved here; the name stands for its address."""
         if target.scheme != "https" and not self._allow_http:
             return _HTTP_REFUSED
@@ -231,7 +231,7 @@ class Guard:
 
         The caller bounds the time.
         """
-        known = self.known(target, asyncio.get_running_loop().time())
+        known = self.known_verdict(target, asyncio.get_running_loop().time())
         if known is not None:
             return known
         key = (tenant, target.host)
@@ -297,13 +297,13 @@ class SpellingGuard:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
 
-    def known(self, target: Target, now: float) -> Verdict | None:
+    def known_verdict(self, target: Target, now: float) -> Verdict | None:
         """The verdict: no question to a server is ever needed."""
-        return self._guard.spelled(target)
+        return self._guard.verdict_by_spelling(target)
 
     async def judge(self, target: Target, tenant: str = "") -> Verdict:
-        """See `known`."""
-        return self._guard.spelled(target)
+        """See `known_verdict`."""
+        return self._guard.verdict_by_spelling(target)
 
 
 def _literal(host: str) -> Resolved | None:

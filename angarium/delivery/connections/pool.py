@@ -1,7 +1,7 @@
 """Connections kept between requests, and how many there may be.
 
 The key of a connection is its whole identity: the receiver, scheme, host, port, the address that was judged,
-and the way, which stands for proxy and TLS settings, with what their files hold now. So a name whose address
+and the egress path: the proxy and TLS settings, with what their files hold now. So a name whose address
 changes, or that shares an address with another name, never gets another name's connection; a connection that
 was opened with a client certificate never serves a receiver without it; and late bytes after one receiver's
 answer never reach another receiver (docs/decisions/connections-per-receiver.md). The connection that was used
@@ -43,8 +43,8 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
 DEFAULT_LIMITS = ConnectionLimits()
 
 
-class WayKey(Struct, frozen=True, gc=False, cache_hash=True):
-    """The key of a way: the names of its profiles, each with a number that grows when its files change."""
+class PathKey(Struct, frozen=True, gc=False, cache_hash=True):
+    """The key of an egress path: the names of its profiles, each with the version of its files."""
 
     proxy: str | None = None
     proxy_version: int = 0
@@ -52,8 +52,8 @@ class WayKey(Struct, frozen=True, gc=False, cache_hash=True):
     tls_version: int = 0
 
 
-DIRECT = WayKey()
-"""The key of the direct way."""
+DIRECT = PathKey()
+"""The key of the direct path."""
 
 
 class Key(Struct, frozen=True, gc=False):
@@ -64,15 +64,15 @@ class Key(Struct, frozen=True, gc=False):
     host: str
     port: int
     address: str
-    way: WayKey = DIRECT
+    path: PathKey = DIRECT
 
     @property
     def host_key(self) -> "HostKey":
         """The key without its receiver."""
-        return self.scheme, self.host, self.port, self.address, self.way
+        return self.scheme, self.host, self.port, self.address, self.path
 
 
-HostKey = tuple[str, str, int, str, WayKey]
+HostKey = tuple[str, str, int, str, PathKey]
 """The key under which the connections of one host count together."""
 
 
@@ -147,11 +147,11 @@ class Pool:
         return len(self._all)
 
     @property
-    def open_by_way(self) -> Counter[WayKey]:
-        """Connections that are open or being opened, by the key of their way."""
-        found = Counter[WayKey]()
+    def open_by_path(self) -> Counter[PathKey]:
+        """Connections that are open or being opened, by the key of their path."""
+        found = Counter[PathKey]()
         for key, group in self._groups.items():
-            found[key.way] += group.open_count
+            found[key.path] += group.open_count
         return found
 
     def take(self, key: Key) -> Http1Connection | None:

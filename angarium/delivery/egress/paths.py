@@ -17,7 +17,7 @@ from msgspec import Struct
 from actors.configuration.policy import DEFAULT_PROXY, Policy
 from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard, SpellingGuard
-from angarium.delivery.connections.pool import DIRECT, WayKey
+from angarium.delivery.connections.pool import DIRECT, PathKey
 from angarium.delivery.connections.resolver import Resolver
 from angarium.delivery.egress.file_value import FileValue, UnusableSetting
 from angarium.delivery.egress.proxy import Proxy
@@ -38,7 +38,7 @@ class EgressPath(Struct, frozen=True):
     Without a proxy, the judged address is connected to.
     """
 
-    key: WayKey
+    key: PathKey
     guard: Guard | SpellingGuard
     tls: ssl.SSLContext
     proxy: Proxy | None = None
@@ -112,7 +112,7 @@ class EgressPaths:
         tls = None if profiles.tls is None else self._contexts[profiles.tls]
         proxy = None if profiles.proxy is None else self._proxies[profiles.proxy]
         return EgressPath(
-            key=WayKey(
+            key=PathKey(
                 proxy=profiles.proxy, proxy_version=proxy.version if proxy else 0,
                 tls=profiles.tls, tls_version=tls.version if tls else 0,
             ),

@@ -8,9 +8,9 @@ Every implementation keeps the same promises, and one suite of contract tests ho
   by its limit, the deadline or a reset still makes a `Response`.
 - `may_start` is asked after connect and TLS, immediately before the first byte is written and with no await
   in between: a process that was stopped may wake at any point, and may have lost its lease meanwhile.
-- A connection is kept for one receiver and one way, and leads to an address that is allowed now. No byte
-  that came before a request was written is taken for its answer: such a byte ends the connection, and if that
-  was a kept one, the request is sent over a new one.
+- A connection is kept for one receiver and one egress path, and leads to an address that is allowed now. No
+  byte that came before a request was written is taken for its answer: such a byte ends the connection, and if
+  that was a kept one, the request is sent over a new one.
 - Redirects are not followed, nothing is decompressed, cookies are not kept, proxies of the environment
   ignored.
 - A kept connection that turns out dead before one byte of an answer is replaced once, within the same

@@ -26,6 +26,7 @@ from typing import Literal, assert_never
 from msgspec import Struct
 
 from actors.errors import AngariumError
+from actors.ids import tenant_of
 from angarium.node.shard import NodeContext, Shard
 from streams.erasing.old_erasures import drop_old_erasures
 from streams.installation.partitions import partition_of
@@ -332,7 +333,7 @@ class Maintenance:
 
     def _tenant_of_delivery(self, subject: str) -> str | None:
         found = self._context.names.shard_and_receiver(subject)
-        return None if found is None else found[1].split(".")[0]
+        return None if found is None else tenant_of(found[1])
 
     def _tenant_of_event(self, subject: str) -> str | None:
         found = self._context.names.partition_and_tenant(subject)

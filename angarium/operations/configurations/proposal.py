@@ -19,7 +19,7 @@ from actors.configuration.signing_secrets import PREFIXES, Kind, secret_key
 from angarium.access import Access
 from angarium.delivery.signing import public_key
 from angarium.operations.configurations.changes import MemberChange, between, secrets_of
-from angarium.operations.configurations.stored import confirmed
+from angarium.operations.configurations.stored import require_stored
 from angarium.operations.configurations.url_check import Note, objections, profile_notes
 from angarium.operations.failures import OperationError
 from angarium.settings import Settings
@@ -129,7 +129,7 @@ async def store(access: Access, proposal: Proposal) -> PutResult:
     answer = await StoredConfigurations(access.js, access.names, by=access.by).put(
         proposal.receiver, raw, expected
     )
-    return proposal.result(confirmed(proposal.receiver, answer).sequence)
+    return proposal.result(require_stored(proposal.receiver, answer).sequence)
 
 
 def check_revision(name: str, before: Configuration | None, expected: int | None) -> None:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from actors.ids import split_receiver
 from angarium.access import Access
 from angarium.operations.configurations.proposal import check_revision
-from angarium.operations.configurations.stored import confirmed, not_found
+from angarium.operations.configurations.stored import not_found, require_stored
 from angarium.operations.control_requests.ask import WaitingEvents, backlog, until_gone
 from angarium.operations.failures import operation
 from streams.buckets.stored_configurations import StoredConfigurations
@@ -48,6 +48,6 @@ async def remove_receiver(
     if not agreed(waiting):
         return RemoveResult(removed=False, waiting=waiting)
     access.admit_change(name)
-    confirmed(name, await configurations.delete(name, revision))
+    require_stored(name, await configurations.delete(name, revision))
     gone = not waiting.count or await until_gone(access, name)
     return RemoveResult(removed=True, discarded=gone, waiting=waiting)

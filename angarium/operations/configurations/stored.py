@@ -18,7 +18,7 @@ def readable_members(raw: bytes) -> dict[str, Any]:
         return {}
 
 
-def confirmed(name: str, answer: answers.Answer) -> answers.Stored:
+def require_stored(name: str, answer: answers.Answer) -> answers.Stored:
     """The answer to a conditional write, if it says that it is stored.
 
     Raises `OperationError` and NotPermitted.

@@ -12,13 +12,13 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from actors.errors import AngariumError, BadInput, InvalidPolicy
-from actors.ids import check_tenant
+from actors.ids import check_tenant, tenant_of
 from angarium.access import Access
 from angarium.operations.configurations.changes import MemberChange
 from angarium.operations.configurations.proposal import Proposal, PutResult, store
 from angarium.operations.configurations.put import NewConfiguration, proposed
-from angarium.operations.configurations.stored import confirmed, readable_members
-from angarium.operations.declarations.declared import pointed, shown_problems
+from angarium.operations.configurations.stored import readable_members, require_stored
+from angarium.operations.declarations.declared import problems_with_pointers, shown_problems
 from angarium.operations.failures import OperationError, not_done, operation
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
@@ -81,7 +81,7 @@ async def apply(
         name = each if isinstance(each, str) else each.receiver
         try:
             if isinstance(each, str):
-                confirmed(name, await configurations.delete(name, found[name].revision))
+                require_stored(name, await configurations.delete(name, found[name].revision))
                 done.removed.append(name)
             else:
                 done.stored.append(await store(access, each))
@@ -95,11 +95,11 @@ async def apply(
 
 def _tenants(declared: Collection[str], tenant: str | None) -> set[str]:
     """The tenants that are checked. Raises InvalidName and InvalidPolicy."""
-    named = {each.partition(".")[0] for each in declared}
+    named = {tenant_of(each) for each in declared}
     if tenant is None:
         return named
     check_tenant(tenant)
-    if others := sorted(each for each in declared if each.partition(".")[0] != tenant):
+    if others := sorted(each for each in declared if tenant_of(each) != tenant):
         raise InvalidPolicy(
             shown_problems([f"/receivers/{each}: is not of the tenant {tenant}" for each in others])
         )
@@ -121,9 +121,9 @@ def _proposals(
             new = NewConfiguration(members=members, replace=True)
             proposals.append(proposed(name, new, before, settings))
         except BadInput as error:
-            problems += pointed(name, error)
+            problems += problems_with_pointers(name, error)
         except OperationError as error:
-            problems += pointed(name, BadInput(str(error)))
+            problems += problems_with_pointers(name, BadInput(str(error)))
     if problems:
         raise InvalidPolicy(shown_problems(problems))
     return proposals

@@ -61,7 +61,7 @@ def _decoded(text: bytes, *, toml: bool) -> Any:
         raise InvalidPolicy([f"not valid {'TOML' if toml else 'JSON'} ({error})"]) from None
 
 
-def pointed(name: str, error: BadInput) -> list[str]:
+def problems_with_pointers(name: str, error: BadInput) -> list[str]:
     """The problems of one receiver's configuration, each with its pointer."""
     problems = error.problems if isinstance(error, InvalidPolicy) else [str(error)]
     return [f"/receivers/{token(name)}{pointer(each)}: {text_of(each)}" for each in problems]

@@ -7,6 +7,7 @@ import time
 
 from msgspec import Struct
 
+from actors.ids import tenant_of
 from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.operations.failures import OperationError, operation
@@ -53,7 +54,7 @@ async def get_erasure(access: Access, tenant: str, event: str) -> ErasureStatus:
 @operation
 async def only_tenant(access: Access) -> str:
     """The only tenant. Fails as invalid if there are several."""
-    found = {each.partition(".")[0] for each in await StoredConfigurations(access.js, access.names).all()}
+    found = {tenant_of(each) for each in await StoredConfigurations(access.js, access.names).all()}
     if len(found) != 1:
         text = "there are several tenants" if found else "there is no receiver, so no tenant is known"
         raise OperationError("invalid", text, remedy=": choose one with --tenant")

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from msgspec import Struct, field
 
 from actors.configuration.policy import SECONDS
-from actors.ids import check_tenant
+from actors.ids import check_tenant, tenant_of
 from actors.machine.event import Event
 from actors.machine.state import State
 from actors.times_as_text import instant_text
@@ -184,7 +184,7 @@ async def search_event(
             f"{len(left)} of {len(receivers)} receivers could not be searched within {bounds.timeout_s:g} s"
         )
     found.sort(key=lambda each: each.receiver)
-    tenants = [tenant] if tenant else sorted({each.partition(".")[0] for each in there})
+    tenants = [tenant] if tenant else sorted({tenant_of(each) for each in there})
     erased = await _erasures(access, event, tenants, notes)
     if found or recorded:
         return EventSearch(waiting=found, why_none="", notes=notes, erased=[each.shown for each in erased])

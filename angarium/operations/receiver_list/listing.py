@@ -27,7 +27,7 @@ from angarium.operations.failures import NotDone, operation
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.pace import BacklogPace, Counts, RecentCounts, pace
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
-from streams.installation.partitions import shard_of
+from streams.installation.partitions import shard_of_receiver
 from streams.installation.topology import Names
 from streams.journal_feed.recent import RecentFlushes
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
@@ -184,10 +184,10 @@ async def _rows(
     return rows
 
 
-def _without_snapshot(name: str, shards: int) -> ReceiverSnapshot:
+def _without_snapshot(receiver: str, shards: int) -> ReceiverSnapshot:
     """A receiver that never got an event, or whose shard has not run since."""
-    tenant, _, rest = name.partition(".")
-    return ReceiverSnapshot(name, shard_of(tenant, rest, shards) if shards else 0, State(receiver=name))
+    shard = shard_of_receiver(receiver, shards) if shards else 0
+    return ReceiverSnapshot(receiver, shard, State(receiver=receiver))
 
 
 def _forget_overtaken(

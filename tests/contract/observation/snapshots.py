@@ -3,7 +3,7 @@
 import msgspec
 
 from actors.machine import facts as f
-from actors.machine.state import Open, State
+from actors.machine.state import OpenEvent, State
 from streams.installation.topology import Names
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import Stored
@@ -28,7 +28,7 @@ async def put(
 
 def waits(receiver: str, since: float, **members: object) -> State:
     """A receiver whose oldest event is open, so long ago that the snapshot tells it."""
-    entry = Open(sequence=1, position=1, id="a", stored_at=since)
+    entry = OpenEvent(sequence=1, position=1, id="a", stored_at=since)
     state = State(receiver=receiver, opened=True, parked=True, open=(entry,))
     return msgspec.structs.replace(state, **members)
 

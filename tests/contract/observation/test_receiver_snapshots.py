@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from actors.machine.numbering import Frontier
-from actors.machine.state import Open, State
+from actors.machine.state import OpenEvent, State
 from streams.fleet.members import Member
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
@@ -143,7 +143,7 @@ async def test_a_stream_that_is_missing_is_an_error(js: JetStream) -> None:
 
 async def test_the_snapshot_shows_that_a_receiver_is_not_parked() -> None:
     state = State(
-        receiver=RECEIVER, open=(Open(sequence=1, position=4, id="a", stored_at=30.0),)
+        receiver=RECEIVER, open=(OpenEvent(sequence=1, position=4, id="a", stored_at=30.0),)
     )  # fmt: skip
     assert waiting_events(ReceiverSnapshot(RECEIVER, 0, state), WORKED) == BacklogCount(1, 30.0)
     assert waiting_events(ReceiverSnapshot(RECEIVER, 0, State(receiver=RECEIVER)), WORKED) == BacklogCount(0)
@@ -161,7 +161,7 @@ async def test_the_snapshot_shows_that_a_receiver_is_not_parked() -> None:
 async def test_a_parked_receiver_is_counted_from_the_frontier_on(js: JetStream, names: Names) -> None:
     positions = [await publish(js, names, RECEIVER) for _ in range(5)]
     await publish(js, names, "acme.other")
-    opened = Open(sequence=2, position=positions[1], id="a", stored_at=30.0)
+    opened = OpenEvent(sequence=2, position=positions[1], id="a", stored_at=30.0)
     frontier = Frontier(position=positions[1])
     state = State(receiver=RECEIVER, parked=True, open=(opened,), frontier=frontier)
     found = await count_waiting(js, names, ReceiverSnapshot(RECEIVER, shard(RECEIVER), state), WORKED)

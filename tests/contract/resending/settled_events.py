@@ -3,7 +3,7 @@
 import msgspec
 
 from actors.machine.numbering import Frontier
-from actors.machine.state import Open, State
+from actors.machine.state import OpenEvent, State
 from streams.installation.topology import Names
 from streams.journal.snapshots import Snapshot
 from streams.nats.jetstream import JetStream
@@ -21,7 +21,9 @@ async def end(js: JetStream, names: Names) -> int:
 
 async def settled(js: JetStream, names: Names, position: int, *still_open: int) -> None:
     """Writes a snapshot: events up to the position have numbers, and these are not settled."""
-    waiting = tuple(Open(sequence=each, position=each, id=f"e{each}", stored_at=0.0) for each in still_open)
+    waiting = tuple(
+        OpenEvent(sequence=each, position=each, id=f"e{each}", stored_at=0.0) for each in still_open
+    )
     frontier = Frontier(position=position, sequence=position)
     state = State(receiver=ONE, opened=True, frontier=frontier, open=waiting)
     snapshot = Snapshot(as_of=1, state=state)

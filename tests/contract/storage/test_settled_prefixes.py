@@ -87,7 +87,7 @@ async def test_a_receiver_that_is_not_looked_up_ends_the_settled_prefix(
 ) -> None:
     """Messages of such a receiver may wait, so that later counts must see them again."""
     monkeypatch.setattr(quotas, "RECEIVERS_LOOKED_UP_MAX", 0)
-    monkeypatch.setattr(quotas, "judged", one_sample)
+    monkeypatch.setattr(quotas, "samples_of_parts", one_sample)
     deliveries, prefixes = await stream_info(js, names.deliveries), SettledPrefixes(js)
     assert await beyond_quota(js, names, deliveries, TENANT, QUOTA, prefixes) is None
     assert prefixes.end(deliveries, TENANT) == 1

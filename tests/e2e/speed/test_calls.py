@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import uvloop
 
-from angarium.bench.calls import CallsFigures, CallsPlan, Way, measured
+from angarium.bench.calls import CallsFigures, CallsPlan, DeliveryKind, measure
 from angarium.bench.measuring.counting import Calls
 
-CALLS_MAX: dict[Way, float] = {"strict": 256.0, "relaxed": 354.0, "fanned out": 380.0}
+CALLS_MAX: dict[DeliveryKind, float] = {"strict": 256.0, "relaxed": 354.0, "fanned out": 380.0}
 """Calls for one delivery under Python 3.11. Runs differ by 1 on a machine at rest; on one that is overloaded
 receivers are parked, relaxed ones most, which took up to 12 more.
 
@@ -30,9 +30,9 @@ LOOKS = 3
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="another Python makes other calls")
 def test_a_delivery_takes_no_more_calls_than_it_did(tmp_path: Path) -> None:
-    fewest: dict[Way, Calls] = {}
+    fewest: dict[DeliveryKind, Calls] = {}
     for _ in range(LOOKS):
-        for each in uvloop.run(measured(CallsPlan(), lambda _: None)):
+        for each in uvloop.run(measure(CallsPlan(), lambda _: None)):
             assert (each.lost, each.repeats, each.disordered) == (0, 0, 0)
             fewest[each.way] = min(
                 fewest.get(each.way, each.calls), each.calls, key=lambda calls: calls.whole
@@ -41,7 +41,7 @@ def test_a_delivery_takes_no_more_calls_than_it_did(tmp_path: Path) -> None:
             break
     now = tmp_path / RECORDED.name
     now.write_bytes(told(fewest))
-    recorded = msgspec.json.decode(RECORDED.read_bytes(), type=dict[Way, Calls])
+    recorded = msgspec.json.decode(RECORDED.read_bytes(), type=dict[DeliveryKind, Calls])
     for way, calls in fewest.items():
         grown = calls.grown(recorded[way])
         assert calls.whole <= CALLS_MAX[way], f"{way}: {calls.whole:.1f} (all: {now}); what grew:\n{grown}"
@@ -77,7 +77,7 @@ def test_each_call_belongs_to_the_room_that_makes_it() -> None:
         assert not any("Bench" in name for name in each.calls.functions)
 
 
-def told(fewest: dict[Way, Calls]) -> bytes:
+def told(fewest: dict[DeliveryKind, Calls]) -> bytes:
     """The text of `RECORDED`."""
     many = {
         way: Calls({

@@ -3,7 +3,7 @@
 from actors.configuration.signing_secrets import SecretKey, secret_key
 from actors.machine.outcome import Answered, Failed
 from actors.ports import Attempt
-from angarium.delivery.handshake import USUAL_ORIGIN, Question, judged, proof
+from angarium.delivery.handshake import USUAL_ORIGIN, Question, check_proof, proof
 
 CHALLENGE = "challenge"
 NONCE = "nonce"
@@ -18,9 +18,9 @@ def answer_to(
         rate = "*" if allowed_per_minute is None else str(allowed_per_minute)
         headers = (("webhook-allowed-origin", USUAL_ORIGIN), ("webhook-allowed-rate", rate))
         answer = Answered(status=200, latency_ms=1.0, headers=headers)
-        return judged(answer, Question("OPTIONS", ()), policy, now)
+        return check_proof(answer, Question("OPTIONS", ()), policy, now)
     key = secret_key(secret or policy.secrets[0])
     assert isinstance(key, SecretKey)
     body = f'{{"nonce": "{NONCE}", "hmac": "{proof(key.key, CHALLENGE, NONCE)}"}}'.encode()
     answer = Answered(status=200, latency_ms=1.0, body=body)
-    return judged(answer, Question("GET", (), CHALLENGE), policy, now)
+    return check_proof(answer, Question("GET", (), CHALLENGE), policy, now)

@@ -77,7 +77,7 @@ HANDSHAKE_MUTANTS = [
            ((next_step, "is_verified", _verified_at_once),),
            scenarios.receiver_does_not_prove_itself_at_first),
     Mutant("handshake-proof", "a handshake succeeds only with the proof that the receiver has a secret",
-           ((answers, "judged", _any_success),),
+           ((answers, "check_proof", _any_success),),
            scenarios.secret_is_replaced),
     Mutant("handshake-secrets", "another secret needs another handshake",
            ((verification, "key_of", _key_without_secrets),),

@@ -24,7 +24,7 @@ from actors.machine.scheduling import next_step as scheduling
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.view import View
-from actors.machine.state import OPEN_MAX, Open, State
+from actors.machine.state import OPEN_MAX, OpenEvent, State
 from actors.memory import tokens
 from actors.memory.cursor import Cursor
 from actors.memory.retention import Needed
@@ -244,7 +244,7 @@ def _add_no_acceptance(log: Journal, fact: facts.Fact, state: State, urgent: boo
     return log.index if isinstance(fact, facts.EventAccepted) else _add(log, fact, state, urgent)
 
 
-def _oldest_or_next(state: State, policy: Policy, view: View) -> Iterator[Open | None]:
+def _oldest_or_next(state: State, policy: Policy, view: View) -> Iterator[OpenEvent | None]:
     """The oldest event that waits for its next attempt goes before new ones."""
     yield next((each for each in state.open if each.position not in view.in_flight), None)
 

@@ -27,7 +27,7 @@ from tests.sim.scenarios import flooding, routing
 
 _BeginCopy: TypeAlias = Callable[[str, Any, Callable[[str], None]], None]
 
-_copy_confirmed = Tenants.confirmed
+_copy_confirmed = Tenants.note_copy_stored
 
 
 def _let_pass_at_first(tenants: Tenants[Any], event: Any) -> None:
@@ -91,7 +91,7 @@ def _number_by_id_alone(frontier: numbering.Frontier, event: Event) -> bool:
 
 COPY_MUTANTS = [
     Mutant("acked-at-first-copy", "an event is acked when all its copies are confirmed",
-           ((Tenants, "confirmed", _let_pass_at_first),),
+           ((Tenants, "note_copy_stored", _let_pass_at_first),),
            routing.one_of_two_copies_is_stored),
     Mutant("sent-once", "a copy is repeated until it is confirmed",
            ((router, "Lanes", _lanes_of_one_try),),

@@ -2,7 +2,7 @@
 
 from cProfile import Profile
 
-from angarium.bench.calls import CallsFigures, Way
+from angarium.bench.calls import CallsFigures, DeliveryKind
 from angarium.bench.measuring.counting import LOOP, Calls, calls_of
 from angarium.cli.development.bench import calls_rows
 
@@ -39,7 +39,7 @@ def test_functions_with_more_calls_are_listed_the_worst_first() -> None:
 
 
 def test_the_greatest_room_and_function_come_first() -> None:
-    def figures(way: Way, folders: dict[str, dict[str, float]]) -> CallsFigures:
+    def figures(way: DeliveryKind, folders: dict[str, dict[str, float]]) -> CallsFigures:
         return CallsFigures(way=way, deliveries=1, calls=Calls(folders), lost=0, repeats=0, disordered=0)
 
     ways = [

@@ -208,7 +208,7 @@ def test_a_name_is_believed_as_long_as_its_answer_is_valid_and_no_longer(
 
     async def ask() -> tuple[float, float]:
         loop = asyncio.get_running_loop()
-        assert guard.known(good, loop.time()) is None
+        assert guard.known_verdict(good, loop.time()) is None
         earliest = loop.time()
         assert await asyncio.gather(*(guard.judge(good) for _ in range(5))) == [Allowed(("1.1.1.1",))] * 5
         assert isinstance(await guard.judge(bad), Blocked)
@@ -217,8 +217,8 @@ def test_a_name_is_believed_as_long_as_its_answer_is_valid_and_no_longer(
     earliest, latest = asyncio.run(ask())
     assert names.asked == 2
     for target in (good, bad):
-        assert guard.known(target, latest + kept_s) is None
-        assert guard.known(target, earliest + kept_s * 0.99) is not None
+        assert guard.known_verdict(target, latest + kept_s) is None
+        assert guard.known_verdict(target, earliest + kept_s * 0.99) is not None
 
 
 def test_a_caller_that_gives_up_waiting_for_a_name_cancels_no_other() -> None:

@@ -12,11 +12,11 @@ from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.evolve import evolve
 from actors.machine.invariants import NAMES_EVENTS, Breach, InvariantBroken, check, evolve_checked
 from actors.machine.numbering import Frontier, Numbered
-from actors.machine.state import BURIALS_MAX, OPEN_MAX, Open, State
+from actors.machine.state import BURIALS_MAX, OPEN_MAX, OpenEvent, State
 from tests.unit.worlds.values import NOW, Actor, answer, event, policy, retrying
 
 RECEIVER = "acme.billing"
-OPENED = Open(sequence=3, position=9, id="e9", stored_at=NOW)
+OPENED = OpenEvent(sequence=3, position=9, id="e9", stored_at=NOW)
 STATE = State(
     receiver=RECEIVER, opened=True, frontier=Frontier(position=9, sequence=3, source=7), open=(OPENED,),
     limit=RateLimit(1.0, 4), bucket=Bucket(2.0, NOW, 1),
@@ -41,7 +41,7 @@ def given_up(*events: Numbered, reason: str = "expired") -> f.DeadLettered:
 
 
 def open_events(count: int) -> State:
-    entries = tuple(Open(sequence=n, position=n, id="e", stored_at=NOW) for n in range(1, count + 1))
+    entries = tuple(OpenEvent(sequence=n, position=n, id="e", stored_at=NOW) for n in range(1, count + 1))
     return replace(QUIET, frontier=Frontier(position=count, sequence=count), open=entries)
 
 

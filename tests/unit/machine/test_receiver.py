@@ -112,7 +112,7 @@ def test_410_disables_and_the_events_wait_this_one_first() -> None:
     assert (actor.state.failing_since, actor.state.consecutive_failures) == (None, 0)
     assert actor.step(NOW + 9) == s.WaitUntil(NOW + 172800, Rule.DISABLED)
     actor.do(c.ResumeReceiver(), at=NOW + 9)
-    assert actor.step(NOW + 9, head=event(5)) == s.Post(event(5), 1, 2, free=True)
+    assert actor.step(NOW + 9, head=event(5)) == s.Post(event(5), 1, 2, has_token=True)
 
 
 @pytest.mark.parametrize("status", [400, 409, 413, 415, 422, 431])
@@ -368,7 +368,7 @@ def assert_let_go(actor: Actor) -> None:
     assert (state.failing_since, state.consecutive_failures) == (None, 0)
     (entry,) = state.open
     assert (entry.next_at, entry.attempts) == (0.0, 3)
-    assert actor.step(NOW, head=event(5)) == s.Post(event(5), 1, 4, free=True)
+    assert actor.step(NOW, head=event(5)) == s.Post(event(5), 1, 4, has_token=True)
 
 
 def test_another_window_holds_for_events_that_no_owner_can_have_posted() -> None:

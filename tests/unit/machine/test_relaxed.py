@@ -48,11 +48,13 @@ def test_a_relaxed_receiver_has_up_to_concurrency_attempts_in_flight() -> None:
     actor = Actor(wide(concurrency=3))
     for position in (1, 2, 3):
         step = actor.step(head=event(position), in_flight=range(1, position))
-        assert step == s.Post(event(position), position, 1, free=True, accepted=True)
+        assert step == s.Post(event(position), position, 1, has_token=True, accepted=True)
         actor.do(c.AcceptEvents((event(position),)))
     assert actor.step(head=event(4), in_flight=(1, 2, 3)) == s.Rest(Rule.IN_FLIGHT)
     actor.ends(event(2), answer(200))
-    assert actor.step(head=event(4), in_flight=(1, 3)) == s.Post(event(4), 4, 1, free=True, accepted=True)
+    assert actor.step(head=event(4), in_flight=(1, 3)) == s.Post(
+        event(4), 4, 1, has_token=True, accepted=True
+    )
     assert actor.state.settled_sequence == 0
 
 
@@ -95,7 +97,7 @@ def test_a_relaxed_receiver_has_at_most_256_open_events() -> None:
     head = event(999)
     assert actor.step(head=head) == s.WaitUntil(NOW + 60, Rule.RETRYING)
     actor.ends(event(7), answer(200))
-    assert actor.step(head=head) == s.Post(head, 257, 1, free=True, accepted=True)
+    assert actor.step(head=head) == s.Post(head, 257, 1, has_token=True, accepted=True)
 
 
 # ---- the machine: each with its own patience
@@ -104,10 +106,12 @@ def test_a_relaxed_receiver_has_at_most_256_open_events() -> None:
 def test_due_events_go_before_new_ones_and_waiting_ones_delay_no_other() -> None:
     actor = with_open(wide(), NOW + 60, NOW + 1, NOW + 30)
     held = {position: event(position) for position in (1, 2, 3)}
-    assert actor.step(head=event(9), open_in_memory=held) == s.Post(event(9), 4, 1, free=True, accepted=True)
+    assert actor.step(head=event(9), open_in_memory=held) == s.Post(
+        event(9), 4, 1, has_token=True, accepted=True
+    )
     assert actor.step(open_in_memory=held) == s.WaitUntil(NOW + 1, Rule.RETRYING)
-    assert actor.step(NOW + 1, head=event(9), open_in_memory=held) == s.Post(event(2), 2, 2, free=True)
-    assert actor.step(NOW + 30, open_in_memory=held, in_flight=(2,)) == s.Post(event(3), 3, 2, free=True)
+    assert actor.step(NOW + 1, head=event(9), open_in_memory=held) == s.Post(event(2), 2, 2, has_token=True)
+    assert actor.step(NOW + 30, open_in_memory=held, in_flight=(2,)) == s.Post(event(3), 3, 2, has_token=True)
     assert actor.step(NOW + 60, open_in_memory={}, in_flight=(2, 3)) == s.ReadOpenEvents((1,))
 
 
@@ -139,8 +143,8 @@ def test_a_recorded_slow_attempt_is_the_next_one_made() -> None:
     assert actor.step(head=event(2), bucket=Bucket(1.0, NOW, 1)) == c.StartAttempt((event(2),))
     empty = Bucket(0.0, NOW, 1)
     actor.do(c.StartAttempt((event(2),)), bucket=empty)
-    step = actor.step(NOW + 60, head=event(2), open_in_memory={1: event(1)}, granted=2, bucket=empty)
-    assert step == s.Post(event(2), 2, 1, free=True)
+    step = actor.step(NOW + 60, head=event(2), open_in_memory={1: event(1)}, granted_position=2, bucket=empty)
+    assert step == s.Post(event(2), 2, 1, has_token=True)
 
 
 # ---- the machine: the receiver as a whole
@@ -221,9 +225,9 @@ def test_a_receiver_that_is_strict_again_finishes_open_events_one_by_one_in_orde
     assert actor.step(head=event(9), open_in_memory=held) == s.Park(Rule.BACKING_OFF)
     for position in (1, 2, 3):
         step = actor.step(NOW + 5, head=event(9), open_in_memory=held)
-        assert step == s.Post(event(position), position, 2, free=True)
+        assert step == s.Post(event(position), position, 2, has_token=True)
         actor.ends(event(position), answer(200))
-    assert actor.step(NOW + 5, head=event(9)) == s.Post(event(9), 4, 1, free=True)
+    assert actor.step(NOW + 5, head=event(9)) == s.Post(event(9), 4, 1, has_token=True)
 
 
 # ---- the actor

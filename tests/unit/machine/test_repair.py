@@ -10,7 +10,7 @@ from actors.machine.evolve import evolve
 from actors.machine.facts import Burial, Delivered, EventAccepted, Repaired
 from actors.machine.numbering import Frontier, Numbered, is_repeat
 from actors.machine.repair import repair, set_removal
-from actors.machine.state import Open, State
+from actors.machine.state import OpenEvent, State
 from actors.ports import Removal
 from streams.repair.acceptance import restored_revision
 
@@ -19,8 +19,8 @@ STATE = State(
     opened=True,
     frontier=Frontier(position=60, sequence=20, source=33, window=b"12345678"),
     open=(
-        Open(sequence=18, position=40, id="x", stored_at=1.0),
-        Open(sequence=20, position=60, id="y", stored_at=2.0),
+        OpenEvent(sequence=18, position=40, id="x", stored_at=1.0),
+        OpenEvent(sequence=20, position=60, id="y", stored_at=2.0),
     ),
     burials=(Burial(position=39, reason="expired"), Burial(position=59, reason="expired")),
     bucket=Bucket(3.0, 5.0, 2),

@@ -22,7 +22,7 @@ from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import NoBounds, UnreadCursor, View
 from actors.machine.scheduling.without_policy import step_without_policy
-from actors.machine.state import BURIALS_MAX, Handshake, Open, State
+from actors.machine.state import BURIALS_MAX, Handshake, OpenEvent, State
 from actors.status import held_back
 from tests.unit.worlds.values import NOW, URL
 
@@ -48,7 +48,7 @@ class Turn(Struct, frozen=True):
 
     case: Case
     policy: Policy
-    entry: Open | None
+    entry: OpenEvent | None
 
     @property
     def event(self) -> Event | None:
@@ -103,7 +103,7 @@ class Turn(Struct, frozen=True):
         return state.backoff_until > NOW or awaited
 
     @property
-    def together(self) -> list[Open]:
+    def together(self) -> list[OpenEvent]:
         """The open events that go with this one; none if one of them is in flight."""
         if self.entry is None:
             return []
@@ -115,7 +115,7 @@ class Turn(Struct, frozen=True):
             return [] if any(each.position in view.in_flight for each in fellows) else fellows
         if first.attempts:
             return [first]
-        run = list[Open]()
+        run = list[OpenEvent]()
         for each in opened[opened.index(first) :]:
             if each.post or each.attempts or each.position in view.in_flight:
                 break
@@ -155,7 +155,9 @@ class Turn(Struct, frozen=True):
     def needs_token(self) -> bool:
         view, limit = self.case.view, self.case.state.limit
         return (
-            limit is not None and view.bucket is not None and (self.unproven or view.granted != self.position)
+            limit is not None
+            and view.bucket is not None
+            and (self.unproven or view.granted_position != self.position)
         )
 
     @property
@@ -329,7 +331,7 @@ def drawn(random: Random) -> Case:
     positions = sorted(random.sample(range(1, 9), random.choice((0, 0, 1, 1, 3))))
     opened = [event(position) for position in positions]
     entries = tuple(
-        Open(
+        OpenEvent(
             sequence=index + 1, position=each.position, id=each.id, stored_at=each.stored_at,
             next_at=NOW + (-1 if grouped else random.choice((-1, -1, 1, 5))), attempts=int(grouped),
             post=(1, 3) if grouped and len(opened) > 1 else None,
@@ -363,7 +365,7 @@ def drawn(random: Random) -> Case:
         bounds=NoBounds(
             may_start=not some(), handshakes_known=not some(), room=random.choice((1, 256)),
         ), handshake_under_way=some(),
-        granted=random.choice((0, 0, *positions, head.position if head else 0)),
+        granted_position=random.choice((0, 0, *positions, head.position if head else 0)),
         policy_adopted=not some(0.05), confirming=some(0.5), removal_revision=1 if some(0.05) else 0,
         bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,
     )  # fmt: skip

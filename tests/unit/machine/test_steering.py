@@ -22,7 +22,7 @@ def test_angarium_disable_counts_as_410() -> None:
     assert disabled == f.Disabled(receiver="acme.billing", at=NOW, reason="asked")
     assert (actor.state.failing_since, actor.state.consecutive_failures) == (None, 0)
     actor.do(c.ResumeReceiver(), at=NOW + 9)
-    assert actor.step(NOW + 9, head=event(5)) == s.Post(event(5), 1, 2, free=True)
+    assert actor.step(NOW + 9, head=event(5)) == s.Post(event(5), 1, 2, has_token=True)
 
 
 def test_angarium_disable_on_a_success_settles_the_event_and_holds_the_next_one_back() -> None:

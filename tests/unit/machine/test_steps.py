@@ -44,9 +44,9 @@ def test_nothing_is_owed_if_no_event_waits() -> None:
 
 def test_the_head_is_posted_under_the_next_number() -> None:
     actor = Actor()
-    assert actor.step(head=EVENT) == s.Post(EVENT, 1, 1, free=True)
+    assert actor.step(head=EVENT) == s.Post(EVENT, 1, 1, has_token=True)
     actor.ends(EVENT, answer(200))
-    assert actor.step(head=event(9)) == s.Post(event(9), 2, 1, free=True)
+    assert actor.step(head=event(9)) == s.Post(event(9), 2, 1, has_token=True)
 
 
 def test_a_strict_receiver_has_at_most_one_attempt_in_flight() -> None:
@@ -58,7 +58,7 @@ def test_an_event_that_failed_comes_before_the_next_one() -> None:
     actor = failed(next_at=NOW + 1)
     for head in (EVENT, event(9), None):
         assert actor.step(head=head) == s.WaitUntil(NOW + 1, Rule.BACKING_OFF)
-    assert actor.step(NOW + 1, head=EVENT) == s.Post(EVENT, 1, 2, free=True)
+    assert actor.step(NOW + 1, head=EVENT) == s.Post(EVENT, 1, 2, has_token=True)
     assert actor.step(NOW + 1, head=event(9)) == s.ReadOpenEvents((5,))
     assert actor.step(NOW + 1) == s.ReadOpenEvents((5,))
 
@@ -90,7 +90,9 @@ def test_without_a_token_it_waits_for_one() -> None:
     step = actor.step(head=EVENT, bucket=Bucket(0.5, NOW, 1))
     assert isinstance(step, s.WaitUntil)
     assert step.at == pytest.approx(NOW + 0.25, abs=1e-5)
-    assert actor.step(NOW + 0.25, head=EVENT, bucket=Bucket(0.5, NOW, 1)) == s.Post(EVENT, 1, 1, free=False)
+    assert actor.step(NOW + 0.25, head=EVENT, bucket=Bucket(0.5, NOW, 1)) == s.Post(
+        EVENT, 1, 1, has_token=False
+    )
 
 
 def test_a_token_that_is_long_in_coming_parks_who_holds_messages() -> None:
@@ -103,7 +105,7 @@ def test_a_slow_attempt_is_recorded_before_it_is_made() -> None:
     actor, full = Actor(HOURLY), Bucket(1.0, NOW, 1)
     assert actor.step(head=EVENT, bucket=full) == c.StartAttempt((EVENT,))
     actor.do(c.StartAttempt((EVENT,)), bucket=Bucket(0.0, NOW, 1))
-    assert actor.step(head=EVENT, granted=5) == s.Post(EVENT, 1, 1, free=True)
+    assert actor.step(head=EVENT, granted_position=5) == s.Post(EVENT, 1, 1, has_token=True)
     assert isinstance(actor.step(head=EVENT, bucket=Bucket(0.0, NOW, 1)), s.WaitUntil)
 
 
@@ -275,4 +277,4 @@ def test_a_receiver_whose_configuration_is_gone_starts_nothing_more() -> None:
 def test_another_url_takes_effect_at_the_next_step() -> None:
     actor = changed(failed(next_at=NOW + 999), disabled="gone")
     actor.adopt(policy(url=URL + "/new"))
-    assert actor.step(head=EVENT) == s.Post(EVENT, 1, 2, free=True)
+    assert actor.step(head=EVENT) == s.Post(EVENT, 1, 2, has_token=True)

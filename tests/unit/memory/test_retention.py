@@ -2,7 +2,7 @@
 
 from actors.machine.facts import Burial
 from actors.machine.numbering import Frontier
-from actors.machine.state import Open, State
+from actors.machine.state import OpenEvent, State
 from actors.memory.retention import OUTDATED_MAX, Needed, Retention
 
 
@@ -10,8 +10,8 @@ def state(frontier: int, receiver: str = "acme.a", **more: object) -> State:
     return State(receiver=receiver, frontier=Frontier(position=frontier), **more)  # type: ignore[arg-type]
 
 
-def opened(position: int) -> tuple[Open, ...]:
-    return (Open(sequence=1, position=position, id="a", stored_at=0.0),)
+def opened(position: int) -> tuple[OpenEvent, ...]:
+    return (OpenEvent(sequence=1, position=position, id="a", stored_at=0.0),)
 
 
 def lowest(needs: Retention, floor: int, *states: State) -> Needed:

@@ -31,13 +31,13 @@ class Shard(RuleBasedStateMachine):
         held = [
             each.position
             for each, _ in self.handed_out
-            if each.released_by is None or each.released_by > index
+            if each.release_index is None or each.release_index > index
         ]
         return max(self.highest_floor, min(held, default=self.received + 1) - 1)
 
     @property
     def unacked(self) -> list[UnackedMessage]:
-        return [each for each, _ in self.handed_out if each.released_by is None]
+        return [each for each, _ in self.handed_out if each.release_index is None]
 
     def hand_out(self, position: int) -> None:
         message = self.shard_unacked.add(position, "a.b", float(len(self.handed_out)))
@@ -73,7 +73,7 @@ class Shard(RuleBasedStateMachine):
         assert floor == self.floor(self.cut_at)
         first_time = [
             each.position for each, floor_then in self.handed_out
-            if each.position > floor_then and (each.released_by is None or each.released_by > self.cut_at)
+            if each.position > floor_then and (each.release_index is None or each.release_index > self.cut_at)
         ]  # fmt: skip
         assert floor < min(first_time, default=self.received + 1)
         self.highest_floor = floor
@@ -179,10 +179,10 @@ def test_messages_that_are_sent_together_are_counted(
             case "all":
                 receiver.release_all(0)
             case int(count):
-                receiver.send_together(count)
+                receiver.set_batched_max(count)
         holding = [each for each in receivers if each.messages]
-        joined = [min(len(each.messages), each.together) - 1 for each in holding]
-        room = sum(each.together - 1 for each in holding)
+        joined = [min(len(each.messages), each.batched_max) - 1 for each in holding]
+        room = sum(each.batched_max - 1 for each in holding)
         assert shard_unacked.joined_count == sum(joined)
         assert shard_unacked.joinable_count == room - sum(joined)
 

@@ -41,7 +41,7 @@ def test_after_a_failed_write_the_newest_states_are_unsaved(unsaved: UnsavedStat
     unsaved.changed[OTHER.receiver] = OTHER
     unsaved.take()
     unsaved.changed[NEW.receiver] = NEW
-    unsaved.failed()
+    unsaved.take_back()
     again = unsaved.take()
     assert again[NEW.receiver] is NEW
     assert again.keys() == {NEW.receiver, OTHER.receiver}

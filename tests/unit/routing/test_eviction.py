@@ -65,7 +65,7 @@ def test_tokens_are_waived_only_for_what_an_unparkable_tenant_has_in_memory(
     for _ in range(5):
         event = world.tenants.next_to_match(world.now)
         if event is not None:
-            world.tenants.matched(event, 0)
+            world.tenants.note_matched(event, 0)
     assert [each.position for each in world.tenants.by_name["acme"].unmatched] == [4]
     assert world.tenants.next_token_at is not None
 
@@ -82,13 +82,13 @@ def test_events_in_flight_are_routed_though_their_tenant_is_evicted(monkeypatch:
     request = world.tenants.next_to_evict()
     assert request == ReadRequest("acme", 1, 4, 3)
     assert world.tenants.next_read() is None, "the next events become letters"
-    assert world.tenants.buried(request, 3, 2) is None
+    assert world.tenants.note_buried(request, 3, 2) is None
     assert world.tenants.progress.parked_tenants == {"acme": 1}, "the first is not routed yet"
     world.route(0)
     assert world.tenants.progress.parked_tenants == {"acme": 4}
     request = world.tenants.next_to_evict()
     assert request == ReadRequest("acme", 3, 4, 3)
-    assert world.tenants.buried(request, 4, 1) == Evicted("acme", 4, 3)
+    assert world.tenants.note_buried(request, 4, 1) == Evicted("acme", 4, 3)
     assert world.tenants.next_to_evict() is None
     world.now = 20.0
     world.match()

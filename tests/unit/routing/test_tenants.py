@@ -86,7 +86,7 @@ def test_a_tenant_above_its_rate_waits_for_a_token_and_holds_no_other_up() -> No
     first = world.tenants.next_to_match(10.0)
     assert first == Waiting("acme", 1)
     assert world.tenants.next_token_at is None
-    world.tenants.matched(first, 1)
+    world.tenants.note_matched(first, 1)
     assert world.tenants.next_to_match(10.0) == Waiting("beta", 3)
     assert world.tenants.next_to_match(10.0) is None
     assert world.tenants.next_token_at == pytest.approx(10.5)
@@ -168,10 +168,10 @@ def test_a_tenant_whose_copies_are_not_confirmed_waits_with_the_next_event() -> 
         world.arrive()
     event = world.tenants.next_to_match(0.0)
     assert event is not None
-    world.tenants.matched(event, 2)
+    world.tenants.note_matched(event, 2)
     assert world.tenants.next_to_match(0.0) == Waiting("beta", 3)
     assert world.tenants.next_to_match(0.0) is None
-    world.tenants.confirmed(event)
+    world.tenants.note_copy_stored(event)
     assert world.tenants.next_to_match(0.0) == Waiting("acme", 2)
 
 

@@ -221,14 +221,14 @@ async def test_a_slow_attempt_whose_event_leaves_gives_its_token_back(
     world.journal.hold_at = f.Started
     world.publish()
     await world.pass_time(0.05)
-    assert actor.live.tokens.granted == 1
+    assert actor.live.tokens.granted_position == 1
     asked: asyncio.Future[object] | None = None
     if verb is None:
         world.put(None)
     else:
         asked = asyncio.ensure_future(verb(actor))
     await world.pass_time(0.05)
-    assert (actor.live.tokens.granted, actor.live.tokens.set_aside) == (0, 0)
+    assert (actor.live.tokens.granted_position, actor.live.tokens.set_aside) == (0, 0)
     assert actor.live.tokens.bucket is not None
     assert actor.live.tokens.bucket.tokens == 3
     world.journal.let_go()

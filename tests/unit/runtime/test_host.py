@@ -329,7 +329,7 @@ async def test_a_snapshot_that_was_not_written_is_taken_again() -> None:
     taken = world.host.unsaved.take()
     world.publish()
     await world.until_settled(2)
-    world.host.unsaved.failed()
+    world.host.unsaved.take_back()
     again = world.host.unsaved.take()
     assert (taken[RECEIVER].frontier.sequence, again[RECEIVER].frontier.sequence) == (1, 2)
 

@@ -84,7 +84,7 @@ class Traced:
     def record_batch(self, kind: Callable[..., Fact], *events: Event, **members: Any) -> None:
         numbered = tuple(with_number(each, each.position) for each in events)
         fact = kind(receiver=RECEIVER, events=numbered, **members)
-        self.tracer.confirmed([JournalEntry(1, fact, State(receiver=RECEIVER))])
+        self.tracer.export([JournalEntry(1, fact, State(receiver=RECEIVER))])
 
     def route(self, event: RoutedEvent) -> None:
         when_recorded = self.tracer.routed(event)
@@ -95,7 +95,7 @@ class Traced:
         self, kind: Callable[..., Fact], event: Event = EVENT, sequence: int = 3, **members: Any
     ) -> None:
         fact = kind(receiver=RECEIVER, events=(with_number(event, sequence),), **members)
-        self.tracer.confirmed([JournalEntry(1, fact, State(receiver=RECEIVER))])
+        self.tracer.export([JournalEntry(1, fact, State(receiver=RECEIVER))])
 
 
 def sent(span: Span) -> str:
@@ -332,7 +332,7 @@ def test_the_traces_of_events_that_were_discarded_are_forgotten(
     traced = Traced()
     traced.attempt()
     fact = kind(receiver=RECEIVER, at=104.0, next_sequence=4, **members)
-    traced.tracer.confirmed([JournalEntry(1, fact, State(receiver=RECEIVER))])
+    traced.tracer.export([JournalEntry(1, fact, State(receiver=RECEIVER))])
     traced.attempt(sequence=4)
     traced.record(Delivered, at=105.0, attempt=1)
     assert (traced.spans, traced.tracer.dropped) == ([], 0)

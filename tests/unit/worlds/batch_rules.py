@@ -19,7 +19,7 @@ from actors.machine.numbering import Frontier, is_repeat
 from actors.machine.scheduling import batches, expiry, next_step
 from actors.machine.scheduling.steps import PostBatch, Step
 from actors.machine.scheduling.view import View
-from actors.machine.state import Open, State
+from actors.machine.state import OpenEvent, State
 from actors.runtime import actor, live_state, posting_bounds
 
 Change = tuple[Any, str, Any]
@@ -29,16 +29,16 @@ _decide, _parts_of = deciding.decide, evolving.parts_of
 
 
 def _group(of: Any) -> Change:
-    return Open, "group", property(of)
+    return OpenEvent, "group", property(of)
 
 
-def _count_rejections(entry: Open, fact: Any, post: Any) -> Open:
+def _count_rejections(entry: OpenEvent, fact: Any, post: Any) -> OpenEvent:
     tried = _tried(entry, fact, post)
     rejected = isinstance(fact, f.AttemptFailed) and fact.rejected
     return replace(tried, rejections=entry.rejections + rejected)
 
 
-def _count_failures(entry: Open, fact: Any, post: Any) -> Open:
+def _count_failures(entry: OpenEvent, fact: Any, post: Any) -> OpenEvent:
     failures = entry.failures + (isinstance(fact, f.AttemptFailed) and not (fact.gone or fact.ours))
     return replace(_tried(entry, fact, post), failures=failures)
 
@@ -50,7 +50,7 @@ def _halve_rejected_only(*arguments: Any) -> list[f.Fact]:
     ]
 
 
-def _with_holes(state: State, view: View, entry: Open) -> Sequence[Open]:
+def _with_holes(state: State, view: View, entry: OpenEvent) -> Sequence[OpenEvent]:
     return [each for each in state.open if each.group is None and each.position not in view.in_flight]
 
 
@@ -60,9 +60,11 @@ def _as_if_relaxed(state: State, given: Policy | None, view: View, now: float) -
     return _next_step(state, given, view, now)
 
 
-def _halves_are_free(state: State, given: Policy, events: tuple[Event, ...], *, free: bool) -> PostBatch:
+def _halves_take_no_token(
+    state: State, given: Policy, events: tuple[Event, ...], *, has_token: bool
+) -> PostBatch:
     halved = any(each.halved for each in state.open if each.position == events[0].position)
-    return _post_of(state, given, events, free=free or halved)
+    return _post_of(state, given, events, has_token=has_token or halved)
 
 
 def _small_ones_only(events: Sequence[Event], limits: BatchLimits) -> list[Event]:
@@ -73,7 +75,7 @@ def _small_ones_only(events: Sequence[Event], limits: BatchLimits) -> list[Event
     return kept
 
 
-def _those_in_memory(state: State, view: View, entry: Open) -> Sequence[Open]:
+def _those_in_memory(state: State, view: View, entry: OpenEvent) -> Sequence[OpenEvent]:
     found = [each for each in _members_of(state, view, entry) if each.position in view.open_in_memory]
     return found or _members_of(state, view, entry)
 
@@ -106,14 +108,14 @@ RULES: dict[str, tuple[Change, ...]] = {
     "split-no-failure": ((evolving, "_tried", _count_failures),),
     "attempts-halve": (
         (live_state, "decide", _halve_rejected_only),
-        (Open, "failed_alone", property(lambda entry: entry.attempts > 0)),
+        (OpenEvent, "failed_alone", property(lambda entry: entry.attempts > 0)),
     ),
     "cut-by-config": ((batches, "within_limits", lambda events, limits: list(events)),),
     "interval": ((batches, "run_of", _with_holes),),
     "lowest-first": ((actor, "next_step", _as_if_relaxed),),
     "room": ((posting_bounds.PostingBounds, "room", 1000),),
     "open-bound": ((batches, "OPEN_MAX", 1000),),
-    "token": ((next_step, "post_of", _halves_are_free),),
+    "token": ((next_step, "post_of", _halves_take_no_token),),
     "one-fits": ((batches, "within_limits", _small_ones_only),),
     "whole-batch": ((batches, "members_of", _those_in_memory),),
     "expired-first": ((next_step, "give_up_due", _never_expired),),

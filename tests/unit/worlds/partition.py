@@ -70,12 +70,12 @@ class World:
             assert event.position not in self.given_up, "it has its letters"
             self.last_matched[event.tenant] = event.position
             self.matched[event.position] = event
-            self.tenants.matched(event, 1)
+            self.tenants.note_matched(event, 1)
 
     def route(self, chosen: int) -> None:
         if self.matched:
             event = self.matched.pop(sorted(self.matched)[chosen % len(self.matched)])
-            self.tenants.confirmed(event)
+            self.tenants.note_copy_stored(event)
             self.tenants.end_event(event)
             self.done.add(event.position)
             del self.kept[event.position]
@@ -136,7 +136,7 @@ class World:
         self.given_up |= {*part}
         self.done |= {*part}
         up_to = request.up_to if part == found else part[-1]
-        self.tenants.buried(request, up_to, len(part))
+        self.tenants.note_buried(request, up_to, len(part))
 
     def in_memory(self, tenant: str) -> set[int]:
         known = self.tenants.by_name.get(tenant)

@@ -11,7 +11,7 @@ from actors.machine import facts as f
 from actors.machine.bucket import RateLimit
 from actors.machine.invariants import evolve_checked
 from actors.machine.numbering import Numbered
-from actors.machine.state import Open, State
+from actors.machine.state import OpenEvent, State
 from angarium.ledger.batch import milliseconds
 from tests.support.installation import shard
 from tests.support.ledgers import Pen
@@ -171,7 +171,7 @@ class HistoryGenerator:
         """An event that is open, or a new one, and the number of its attempts."""
         if not state.open or (len(state.open) < OPEN_MAX and self._chance.random() < 0.4):
             return self._new(state, at), 0
-        event: Open = self._chance.choice(state.open)
+        event: OpenEvent = self._chance.choice(state.open)
         known = Numbered(
             sequence=event.sequence, position=event.position, id=event.id, stored_at=event.stored_at
         )

@@ -121,7 +121,7 @@ def test_an_event_waits_for_a_handshake_and_a_handshake_for_an_event() -> None:
     assert actor.step(head=event(1), handshake_under_way=True) == s.Rest(Rule.IN_HANDSHAKE)
     key = actor.begin()
     actor.over(key, answer(204))
-    assert actor.step(head=event(1)) == s.Post(event(1), 1, 1, free=True)
+    assert actor.step(head=event(1)) == s.Post(event(1), 1, 1, has_token=True)
 
 
 def test_a_handshake_comes_before_what_is_in_the_stream_is_read() -> None:
@@ -195,7 +195,7 @@ def test_a_failed_check_of_a_verified_receiver_takes_nothing_back() -> None:
     [fact] = actor.over(key, NO_ANSWER)
     assert isinstance(fact, f.HandshakeFailed)
     assert actor.verified()
-    assert actor.step(head=event(1)) == s.Post(event(1), 1, 1, free=True)
+    assert actor.step(head=event(1)) == s.Post(event(1), 1, 1, has_token=True)
 
 
 def test_a_handshake_takes_a_token() -> None:

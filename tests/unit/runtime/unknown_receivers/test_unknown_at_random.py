@@ -133,7 +133,7 @@ class Story:
         held = [
             each
             for each in shard_unacked._by_age
-            if each.released_by is None and each.since < now - HELD_MAX_S
+            if each.release_index is None and each.since < now - HELD_MAX_S
         ]
         assert not held, [(each.receiver, each.position) for each in held]
 
