@@ -1,7 +1,7 @@
 """Numbers tell repeats and gaps, in both orders, despite crashes."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,14 +10,15 @@ from angarium_receiver import Arrival, InProgress, MemoryNumbers, Numbers, Sqlit
 from hypothesis import given
 from hypothesis import strategies as st
 
-Make = Callable[[], Numbers]
 
-
-def in_sqlite() -> Numbers:
-    return SqliteNumbers(sqlite3.connect(":memory:"))
-
-
-both = pytest.mark.parametrize("make", [MemoryNumbers, in_sqlite])
+@pytest.fixture(params=["memory", "sqlite"])
+def known(request: pytest.FixtureRequest) -> Iterator[Numbers]:
+    if request.param == "memory":
+        yield MemoryNumbers()
+        return
+    connection = sqlite3.connect(":memory:")
+    yield SqliteNumbers(connection)
+    connection.close()
 
 
 def handle(known: Numbers, *numbers: int) -> Arrival:
@@ -25,9 +26,7 @@ def handle(known: Numbers, *numbers: int) -> Arrival:
         return arrival
 
 
-@both
-def test_repeats_and_gaps_are_told(make: Make) -> None:
-    known = make()
+def test_repeats_and_gaps_are_told(known: Numbers) -> None:
     assert handle(known, 5) == Arrival((5,), 0)
     assert handle(known, 6) == Arrival((6,), 0)
     assert handle(known, 6) == Arrival((), 0)
@@ -35,9 +34,7 @@ def test_repeats_and_gaps_are_told(make: Make) -> None:
     assert known.look([13]) == known.look([13]) == Arrival((13,), 3)
 
 
-@both
-def test_an_event_may_come_long_after_greater_numbers_and_is_known_afterwards(make: Make) -> None:
-    known = make()
+def test_an_event_may_come_long_after_greater_numbers_and_is_known_afterwards(known: Numbers) -> None:
     handle(known, 4)
     handle(known, *range(6, 10_001))
     handle(known, 10_002)
@@ -47,9 +44,7 @@ def test_an_event_may_come_long_after_greater_numbers_and_is_known_afterwards(ma
     assert handle(known, 9_999, 10_001, 10_003) == Arrival((10_001, 10_003), 0)
 
 
-@both
-def test_work_that_fails_is_not_handled(make: Make) -> None:
-    known = make()
+def test_work_that_fails_is_not_handled(known: Numbers) -> None:
     handle(known, 1)
     with pytest.raises(KeyError), known.handling([2]):
         raise KeyError

@@ -127,6 +127,7 @@ def test_a_commit_that_fails_leaves_no_transaction(tmp_path: Path) -> None:
     reader.close()
     with known.handling((1,)) as arrival:
         assert arrival.new == (1,)
+    shop.close()
 
 
 def test_work_that_commits_is_an_error(tmp_path: Path) -> None:
@@ -136,6 +137,7 @@ def test_work_that_commits_is_an_error(tmp_path: Path) -> None:
     known = SqliteNumbers(shop)
     with pytest.raises(RuntimeError, match="must not commit"), known.handling((1,)), shop:
         shop.execute("INSERT INTO orders VALUES (1)")
+    shop.close()
 
 
 def test_events_of_two_receivers_with_one_id_are_both_queued(tmp_path: Path) -> None:
@@ -176,6 +178,8 @@ def test_a_worker_process_wakes_for_what_the_web_process_puts(tmp_path: Path) ->
     waiting.start()
     web.put(ONE)
     waiting.join(5)
+    web.close()
+    worker.close()
     assert done == [ONE]
 
 
@@ -190,6 +194,8 @@ def test_the_time_out_counts_while_another_waits(kind: str, tmp_path: Path) -> N
     second.join(3)
     queue.put(ONE)
     first.join(3)
+    if isinstance(queue, SqliteQueue):
+        queue.close()
     assert found == [False]
 
 

@@ -139,13 +139,13 @@ def test_an_event_that_waited_in_the_stream_alone_was_parked_from_then_on(batche
     """Later ones were parked when they were stored; those after the end of it were not."""
     traced = Traced()
     before, later, after = (replace(EVENT, position=n, id=f"e{n}", stored_at=80.0 + n) for n in (8, 19, 29))
-    traced.tracer.confirmed(of_receiver(Parked(receiver=RECEIVER, at=90.0)))
+    traced.tracer.export(of_receiver(Parked(receiver=RECEIVER, at=90.0)))
     for event in (before, later):
         if batched:
             traced.attempt_batch(event, replace(event, position=event.position + 1, id="other"))
         else:
             traced.attempt(1, event, event.position)
-    traced.tracer.confirmed(of_receiver(Unparked(receiver=RECEIVER, at=105.0)))
+    traced.tracer.export(of_receiver(Unparked(receiver=RECEIVER, at=105.0)))
     traced.attempt(1, after, after.position)
     for event in (before, later, after):
         traced.record(Delivered, event, event.position, at=120.0, attempt=1, status=204)
@@ -158,7 +158,7 @@ def test_a_limited_number_of_parked_receivers_is_known(monkeypatch: pytest.Monke
     monkeypatch.setattr(tracer, "PARKED_MAX", 2)
     traced = Traced()
     for name in (RECEIVER, "acme.b", "acme.c"):
-        traced.tracer.confirmed(of_receiver(Parked(receiver=name, at=90.0)))
+        traced.tracer.export(of_receiver(Parked(receiver=name, at=90.0)))
     traced.attempt()
     traced.record(Delivered, at=120.0, attempt=1, status=204)
     assert traced.spans[-1].moments == ()
