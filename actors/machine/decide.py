@@ -160,7 +160,7 @@ def _outcome(
         # A time that is over already (0 seconds, a date in the past) asks for no pause: then backoff applies.
         wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, state.throttles + 1, spread)
         return [f.Throttled(until=at + wait_s, failing_since=_failing_since(state, at), **common)]
-    # If this node lacks connections, the event has not failed, but frequent attempts would make it worse.
+    # If this node has no free connection, the event has not failed, but retrying at once would make it worse.
     ours = isinstance(outcome, Failed) and outcome.ours
     failures = attempt if ours else (entry.failures if entry else 0) + 1
     several = len(command.events) > 1
