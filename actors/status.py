@@ -20,7 +20,7 @@ from actors.machine.event import Event
 from actors.machine.facts import DISABLED_WHY, AttemptFailed, Delivered, OutcomeFact
 from actors.machine.handshake.in_words import HandshakeState, handshake_state, handshake_words
 from actors.machine.handshake.verification import current_handshake
-from actors.machine.numbering import is_repeat
+from actors.machine.numbering import is_duplicate
 from actors.machine.outcome import PROXY, Answered
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.phases import Phase
@@ -381,7 +381,7 @@ def known_head(state: State, view: View, in_flight: Mapping[int, Event]) -> Head
 def read_head(state: State, events: Iterable[Event]) -> Head | None:
     """The first of these events, none of which is open, that will get a number."""
     for event in events:
-        if event.position > state.frontier.position and not is_repeat(state.frontier, event):
+        if event.position > state.frontier.position and not is_duplicate(state.frontier, event):
             return Head(
                 position=event.position, sequence=state.frontier.sequence + 1, id=event.id,
                 stored_at=event.stored_at, published_at=event.published_at, type=event.type,

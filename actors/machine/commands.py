@@ -50,7 +50,7 @@ class GiveUpEvents(Struct, frozen=True):
     by: str = ""
 
 
-class DropRepeat(Struct, frozen=True, gc=False):
+class DropDuplicate(Struct, frozen=True, gc=False):
     """Drop the oldest event without a number, which is a duplicate."""
 
     event: Event
@@ -217,8 +217,8 @@ class RecordAlertsPublished(Struct, frozen=True):
 
 
 Command = (
-    RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropRepeat | AcceptEvents | StartAttempt | StartPing
-    | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
+    RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropDuplicate | AcceptEvents | StartAttempt
+    | StartPing | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
     | RefuseEvent | TurnAway | PassOver | RecordBuried | EraseOpenEvent | EraseWaitingEvent
     | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake
 )  # fmt: skip

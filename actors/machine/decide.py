@@ -28,8 +28,8 @@ from actors.machine.state import State, open_entry
 FAILURES_IN_A_ROW_MAX = 5
 """Failures in a row, of any events, after which a receiver in relaxed order backs off as a whole."""
 NEEDS_NO_CONFIRMATION = (
-    f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.Repeated, f.Parked, f.Unparked, f.Buried,
-    f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished,
+    f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.DuplicateDropped, f.Parked, f.Unparked,
+    f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished,
 )  # fmt: skip
 _NONE_OPEN: dict[int, int] = {}
 ERROR_LENGTH_MAX = 300
@@ -50,8 +50,8 @@ def decide(
             return [f.Opened(receiver=receiver, at=at, position=position, window=window, removal=removal)]
         case c.GiveUpEvents():
             return [_given_up(state, command, at, bucket)]
-        case c.DropRepeat(event):
-            return [f.Repeated(receiver=receiver, position=event.position, id=event.id)]
+        case c.DropDuplicate(event):
+            return [f.DuplicateDropped(receiver=receiver, position=event.position, id=event.id)]
         case c.AcceptEvents(events):
             return [f.EventAccepted(receiver=receiver, events=with_their_numbers(state, events))]
         case c.StartAttempt(events):
@@ -130,7 +130,7 @@ def _erased(
     """The fact that ends an event: a number that it has stays, and it gets no new one."""
     position = command.position
     if isinstance(command, c.EraseWaitingEvent):
-        return f.Repeated(receiver=state.receiver, position=position, id=command.id, reason=f.ERASED)
+        return f.DuplicateDropped(receiver=state.receiver, position=position, id=command.id, reason=f.ERASED)
     return f.Missing(
         receiver=state.receiver, at=at, first=position, last=position, bucket=bucket, reason=f.ERASED,
         next_sequence=state.frontier.sequence + 1,
@@ -160,7 +160,7 @@ def _outcome(
         # A time that is over already (0 seconds, a date in the past) asks for no pause: then backoff applies.
         wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, state.throttles + 1, spread)
         return [f.Throttled(until=at + wait_s, failing_since=_failing_since(state, at), **common)]
-    # If this node lacks connections, the event has not failed, but frequent attempts would make it worse.
+    # If this node has no free connection, the event has not failed, but retrying at once would make it worse.
     ours = isinstance(outcome, Failed) and outcome.ours
     failures = attempt if ours else (entry.failures if entry else 0) + 1
     several = len(command.events) > 1

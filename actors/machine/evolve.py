@@ -34,7 +34,7 @@ def evolve(state: State, fact: f.Fact) -> State:
         case f.Buried(position=position, positions=positions):
             done = {position, *positions}
             return replace(state, burials=tuple(each for each in state.burials if each.position not in done))
-        case f.Repeated(reason=reason):
+        case f.DuplicateDropped(reason=reason):
             return _count(state, discarded=1) if reason == f.ERASED else _count(state, duplicates=1)
         case f.Parked(waiting_since=waiting_since, position=position):
             moved = move_frontier(state.frontier, position, state.frontier.sequence + 1)

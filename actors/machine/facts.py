@@ -138,7 +138,7 @@ class Started(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="started
     bucket: Bucket | None = None
 
 
-class Repeated(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repeated"):
+class DuplicateDropped(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repeated"):
     """The event at `position` was a duplicate and was dropped: this changes a counter and nothing else.
 
     `reason` is `erased` if it was no duplicate: an operator erased it before it had a number.
@@ -432,7 +432,7 @@ OutcomeFact = Delivered | AttemptFailed | Throttled
 AlertFact = AlertRaised | AlertRecovered
 HandshakeFact = HandshakeStarted | HandshakeSucceeded | HandshakeFailed
 Fact = (
-    Delivered | AttemptFailed | Throttled | DeadLettered | Buried | EventAccepted | Started | Repeated
+    Delivered | AttemptFailed | Throttled | DeadLettered | Buried | EventAccepted | Started | DuplicateDropped
     | Parked | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet | Retargeted | Paused
     | Resumed | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
     | AlertRaised | AlertRecovered | AlertsPublished

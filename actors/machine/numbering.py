@@ -66,7 +66,7 @@ class Frontier(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         return self.change[1] if self.change and position > self.change[0] else self.size
 
 
-def is_repeat(frontier: Frontier, event: Event) -> bool:
+def is_duplicate(frontier: Frontier, event: Event) -> bool:
     """True if an event beyond the frontier must not be given to the receiver again."""
     if event.source and event.source <= frontier.source:
         return True
@@ -77,7 +77,7 @@ def is_repeat(frontier: Frontier, event: Event) -> bool:
 def next_in_order(frontier: Frontier, waiting: Iterable[Event], count_max: int) -> list[Event]:
     """The next events that get numbers, up to a malformed one.
 
-    Each is judged by `is_repeat`, with the frontier as those before it leave it, which `advance` says.
+    Each is judged by `is_duplicate`, with the frontier as those before it leave it, which `advance` says.
     """
     window, source, found, room = bytearray(frontier.window), frontier.source, list[Event](), count_max
     size, change = frontier.size * KEY_BYTES, frontier.change

@@ -124,7 +124,8 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `disabled_at`: since when it is disabled; None in snapshots of older versions.
     - `throttles`: pauses that it has asked for in a row.
     - `failing_since`, `consecutive_failures`: its own failures since the last success.
-    - `our_failures`: attempts in a row that failed through us. The time after each does not count as failing.
+    - `our_failures`: consecutive attempts that Angarium or a proxy failed, not the receiver. The time after
+      each does not count as failing.
     - `parked`: some events are only in the stream; `waiting_since` is when the oldest of them was stored.
     - `last`: the last outcome.
     - `alerts`: the last alert of each kind; `alert_number`: number of the last one, raised or recovered.

@@ -60,13 +60,13 @@ class Mailbox:
         self._bytes += len(event.body)
 
     def put_back(self, events: Iterable[Event]) -> None:
-        """Hold events whose turn is not over, in order with the others: these are newer, or repeats."""
+        """Hold events whose turn is not over, in order with the others: these are newer, or duplicates."""
         self.events[:0] = events
         self.events.sort(key=attrgetter("position"))
         self._bytes = sum(len(each.body) for each in self.events)
 
     def take(self, events: Sequence[Event]) -> None:
-        """Take these events out, which are the oldest except for repeats among them."""
+        """Take these events out, which are the oldest except for duplicates among them."""
         last = events[-1].position
         taken = {each.position for each in events}
         end = next((i for i, each in enumerate(self.events) if each.position > last), len(self.events))

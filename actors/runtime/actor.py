@@ -289,7 +289,7 @@ class Actor:
         match step:
             case c.GiveUpEvents():
                 self.give_up(step, now)
-            case c.DropRepeat(event) | c.RefuseEvent(event):
+            case c.DropDuplicate(event) | c.RefuseEvent(event):
                 live.record(step, now)
                 pending.take_out(event)
                 pending.settle(event.position)

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from actors.machine import commands as c
-from actors.machine.numbering import Frontier, advance, is_repeat, with_number
+from actors.machine.numbering import Frontier, advance, is_duplicate, with_number
 from actors.machine.state import State
 from actors.runtime.environment import ActorEnvironment
 from actors.runtime.live_state import LiveState
@@ -136,7 +136,7 @@ async def read_discarded(actor: StoppableActor, frontier: Frontier, up_to: int) 
     while end < up_to and not actor.environment.stopped:
         batch = await backlog.read(receiver, end, up_to, READ_PAGE_EVENTS)
         for event in batch.events:
-            if event.position <= up_to and not is_repeat(at, event):
+            if event.position <= up_to and not is_duplicate(at, event):
                 at = advance(at, with_number(event, at.sequence + 1))
                 keys.append(event.key)
         end = up_to if batch.complete else batch.events[-1].position if batch.events else end

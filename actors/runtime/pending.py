@@ -187,7 +187,7 @@ class Pending:
             self.in_flight[event.position] = event
 
     def take_together(self, events: Sequence[Event]) -> None:
-        """Take the events out of memory, since they no longer wait. Repeats among them stay."""
+        """Take the events out of memory, since they no longer wait. Duplicates among them stay."""
         if waiting := [each for each in events if self.open_in_memory.pop(each.position, None) is None]:
             self.mailbox.take(waiting)
 
@@ -255,7 +255,7 @@ class Pending:
         for position in self.unacked.messages:
             cursor.note_stored(position, sources.get(position, 0))
         self.unacked.release_all(cursor.parked_index)
-        # Repeats among the events that are being sent are judged when the numbers of these are recorded.
+        # Duplicates among the events that are being sent are judged when the numbers of these are recorded.
         frontier, dropped = live.state.frontier.position, mailbox.clear(after=max(self.in_flight, default=0))
         self.open_in_memory.clear()
         if undecided_to:

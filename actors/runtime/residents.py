@@ -181,7 +181,8 @@ class Residents:
     async def _read(self, receiver: str, due: float) -> State | None:
         """The state from the actor's snapshot; None if the shard has ended meanwhile.
 
-        An actor without a snapshot begins where the record of unknown receivers says, which is read by then.
+        Without a snapshot, an actor begins at the position in the record of unknown receivers, so that record
+        is loaded first.
         """
         host = self._host
         while not host.stopped:

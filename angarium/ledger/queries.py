@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from actors.machine.facts import Repeated
+from actors.machine.facts import DuplicateDropped
 from angarium.ledger import schema
 from angarium.ledger.batch import BaseRow
 from angarium.ledger.fold import FoldedState, facts_in, fold
@@ -226,7 +226,7 @@ class LedgerQueries:
             RecordedRepeat(at, fact.position)
             for at, text in rows
             for fact in facts_in(text)
-            if isinstance(fact, Repeated) and fact.id == event and not fact.reason
+            if isinstance(fact, DuplicateDropped) and fact.id == event and not fact.reason
         ]
 
     async def starts(self, receiver: int, since: int, until: int, limit: int) -> list[int]:

@@ -7,7 +7,7 @@ class ProcessRuns(Struct, frozen=True):
     """The runs of a node that its supervisor knows.
 
     - `own`: that of the new process; drawn by it if empty.
-    - `ended`: those of earlier processes that have certainly ended, so that no lease of theirs is in force.
+    - `ended`: runs of earlier processes that have ended for certain; their leases are void.
     """
 
     own: str = ""

@@ -110,7 +110,7 @@ class Lanes(Generic[T]):
             await asyncio.wait(pausing)
 
     def _send_soon(self) -> None:
-        """Send what is ready when the loop has done what it has to do now, so that much is sent at once."""
+        """Send the ready heads in the next turn of the loop, so that many go in one write."""
         if not self._is_sending_soon:
             self._is_sending_soon = True
             asyncio.get_running_loop().call_soon(self._send_ready)

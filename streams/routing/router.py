@@ -55,8 +55,8 @@ COPIES_AT_ONCE = 256
 """Copies under way at a time in all partitions of a node, so that large ones do not fill the memory."""
 
 IN_A_ROW_MAX = 32
-"""Events and copies that are matched before other work has a turn. After an event of a parked tenant it has
-one at once: on a busy machine, others would wait for the copies of a flood."""
+"""Events and copies that are matched before other work has a turn. After an event of a parked tenant, other
+work gets a turn at once; otherwise it would wait for the copies of a flood."""
 
 MATCHED_IN_A_ROW = 1000
 """Receivers of one event that are matched before other work has a turn; they take a millisecond."""

@@ -18,15 +18,15 @@ other tenants continue. The rules:
 4. A tenant is unparked when all its events up to `passed_to` were read and are routed.
 5. An event above its tenant's rate waits for its token, like one that has no turn. A tenant that waits for
    one needs little memory: if memory is short, it is parked, and all but its next event are dropped, or that
-   one, too (`shed`); then it is read event by event, when it has a token. What was requested of it before no
-   longer follows what it has in memory, and is not taken. If it cannot be parked, the tokens are waived for
-   what it has in memory: others do not wait for them.
+   one, too (`shed`); then it is read event by event, when it has a token. Reads requested before that no
+   longer follow what is in memory; their results are dropped. If it cannot be parked, the tokens are waived
+   for what it has in memory: others do not wait for them.
 6. Events of a tenant that is not parked may be *read ahead*: by its subject, above the highest arrival, in
    order, while it has room. Such an event stops `routed` only from its arrival on, which is recognised by its
    position and not kept again. So a parked tenant's position is never beyond what has arrived.
 7. A parked tenant that is *evicted* up to a position drops what is not matched yet (`evict`). Its events up
-   to there are read as usual, but become dead letters, and are never in memory. What was requested of it
-   before is not taken. So its position passes them only when their letters are stored.
+   to there are read as usual, but become dead letters, and are never in memory. The results of reads
+   requested before are dropped. So its position passes them only when their letters are stored.
 
 `routed` and `unrouted_from` of each parked tenant are recorded together, in each flush of the
 shard's journal, as of one moment (`RoutingProgress`).

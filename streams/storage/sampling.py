@@ -54,7 +54,7 @@ def stored_size(message: StoredMessage) -> int:
 async def sample_stream(
     js: JetStream, stream: StreamInfo, parts_max: int, subject: str = ALL_SUBJECTS, start: int = 1
 ) -> list[StreamPart]:
-    """Cut the stream's messages of the subject (may be a wildcard) from a position on into parts, in order.
+    """Divide the messages of `subject` (wildcards allowed) from `start` on into parts, in stream order.
 
     Raises `Unavailable`.
 

@@ -401,7 +401,7 @@ def _rates_of_tenants_watched(run: Run) -> Iterator[None]:
 @contextmanager
 def _discards_watched(run: Run) -> Iterator[None]:
     """Watches the product: what is found to be discarded, since replicas differ about what was deleted."""
-    read, is_repeat = discard.read_discarded, vars(discard)["is_repeat"]
+    read, is_duplicate = discard.read_discarded, vars(discard)["is_duplicate"]
     reading: ContextVar[set[int]] = ContextVar("reading")
 
     async def watched_read(of: Actor, frontier: Frontier, to: int) -> DiscardedEvents:
@@ -414,7 +414,7 @@ def _discards_watched(run: Run) -> Iterator[None]:
 
     def watched_judgement(frontier: Frontier, event: Event) -> bool:
         reading.get().add(event.position)
-        return bool(is_repeat(frontier, event))
+        return bool(is_duplicate(frontier, event))
 
-    with patch.multiple(discard, read_discarded=watched_read, is_repeat=watched_judgement):
+    with patch.multiple(discard, read_discarded=watched_read, is_duplicate=watched_judgement):
         yield

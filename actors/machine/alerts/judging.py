@@ -9,7 +9,7 @@ of facts and events for each kind in that time, however often it flaps.
 | `failing` | no success for `failing_after_s`, and it was tried | it succeeded, or an operator resumed it |
 | `offline` | the same for `offline.after_s` of its configuration | the same |
 | `disabled` | it is disabled | it was resumed, or has another URL |
-| `behind` | so much of `backlog_max` is used, or its oldest event is that old | both are below half of that |
+| `behind` | `behind_percent` of `backlog_max` wait, or one event for `behind_after_s` | both are below half |
 | `dead_letters` | an event was given up | none was for `dead_letters_quiet_s` |
 | `misconfigured` | events wait, and no node can use its configuration | one can, or none wait |
 | `handshake_failed` | one failed, and another `failing_after_s` later | one succeeded, or none is needed |
@@ -17,9 +17,10 @@ of facts and events for each kind in that time, however often it flaps.
 While an operator pauses the receiver, `failing`, `offline` and `handshake_failed` stay as they are. A removal
 ends all alerts.
 
-An outage of ours is no failure of the receiver. So `failing` and `offline` need an attempt that failed so
-long after the first one, or an owner that could make attempts for that time while an event waited for one.
-`handshake_failed` needs a handshake that failed so long after the first one.
+Our own outage is not the receiver's failure. So `failing` and `offline` need a failed attempt at least
+`failing_after_s` (or `offline.after_s`) after the first one, or an owner that could make attempts for that
+time while an event waited for one. `handshake_failed` needs a failed handshake at least `failing_after_s`
+after the first one.
 """
 
 from collections.abc import Callable

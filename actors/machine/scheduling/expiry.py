@@ -10,7 +10,7 @@ from itertools import islice
 
 from actors.configuration.policy import Policy
 from actors.machine.event import Event
-from actors.machine.numbering import Numbered, advance, is_repeat, with_number
+from actors.machine.numbering import Numbered, advance, is_duplicate, with_number
 from actors.machine.scheduling.rules import NEVER
 from actors.machine.scheduling.view import View
 from actors.machine.state import BURIALS_MAX, OpenEvent, State
@@ -70,7 +70,7 @@ def next_given_up(state: State, policy: Policy, view: View, now: float, reason: 
         room = min(room, overflow_count(state, policy, view))
     frontier, found = state.frontier, list[Numbered]()
     for event in islice(view.waiting, max(0, room)):
-        if is_repeat(frontier, event) or not _is_given_up(policy, view, now, event, reason):
+        if is_duplicate(frontier, event) or not _is_given_up(policy, view, now, event, reason):
             break
         found.append(with_number(event, frontier.sequence + 1))
         frontier = advance(frontier, found[-1])

@@ -8,7 +8,7 @@ from actors.machine.bucket import next_token_at, refill, take
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
 from actors.machine.handshake.verification import is_verified, next_handshake_at
-from actors.machine.numbering import is_repeat
+from actors.machine.numbering import is_duplicate
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.batches import assemble, post_of
 from actors.machine.scheduling.expiry import give_up_due, next_given_up, own_failures_reason
@@ -53,7 +53,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         return _IN_FLIGHT
     head = view.head
     if head and _is_over(state, head):
-        return c.DropRepeat(head)
+        return c.DropDuplicate(head)
     all_read = cursor.read_to >= cursor.seen_to and (head is None or head.position > cursor.seen_to)
     if state.parked and all_read and all(each.position > cursor.seen_to for each in state.open):
         return c.UnparkReceiver()
@@ -104,10 +104,10 @@ def _soonest(steps: Iterator[s.Step]) -> s.Step:
 
 
 def _is_over(state: State, head: Event) -> bool:
-    """True if the event gets no attempt: it is settled, or a repeat."""
+    """True if the event gets no attempt: it is settled, or a duplicate."""
     if head.position <= state.frontier.position:
         return open_entry(state, head.position) is None
-    return is_repeat(state.frontier, head)
+    return is_duplicate(state.frontier, head)
 
 
 def _step_for(state: State, policy: Policy, view: View, now: float, entry: OpenEvent | None) -> s.Step:

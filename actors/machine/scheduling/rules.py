@@ -27,7 +27,7 @@ class Rule(Enum):
     ADOPTION = "its configuration differs from the recorded one"
     COUNTING = "more may wait in the stream than its `backlog_max`"
     IN_FLIGHT = "no further attempt may be in flight"
-    REPEAT = "the oldest event without a number is settled, or a repeat"
+    DUPLICATE = "the oldest event without a number is settled, or a duplicate"
     UNPARKING = "all events that were only in the stream are settled"
     GIVING_UP = "the event has to be given up, and one more dead letter may be owed"
     READING = "the next event is only in the stream, and nothing holds it back"

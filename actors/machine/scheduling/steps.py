@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from actors.machine.commands import (
     Adopt,
-    DropRepeat,
+    DropDuplicate,
     GiveUpEvents,
     OpenReceiver,
     RefuseEvent,
@@ -92,7 +92,9 @@ class Rest(Struct, frozen=True, gc=False):
     rule: Rule
 
 
-RecordedStep = OpenReceiver | Adopt | DropRepeat | RefuseEvent | GiveUpEvents | StartAttempt | UnparkReceiver
+RecordedStep = (
+    OpenReceiver | Adopt | DropDuplicate | RefuseEvent | GiveUpEvents | StartAttempt | UnparkReceiver
+)
 """Steps that are carried out by recording them."""
 
 Step = (

@@ -6,7 +6,7 @@ long as any configuration allows, and are given up before the stream drops them.
 
 from actors.configuration.policy import AGE_MAX_S
 from actors.machine import commands as c
-from actors.machine.numbering import is_repeat, with_number
+from actors.machine.numbering import is_duplicate, with_number
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import View
@@ -82,6 +82,6 @@ def _give_up_oldest(state: State, view: View, reason: str) -> s.Step:
         return s.ReadBacklog(view.cursor.read_to)
     if not state.opened:
         return c.RefuseEvent(head, reason)
-    if is_repeat(state.frontier, head):
-        return c.DropRepeat(head)
+    if is_duplicate(state.frontier, head):
+        return c.DropDuplicate(head)
     return c.GiveUpEvents((with_number(head, state.frontier.sequence + 1),), reason)

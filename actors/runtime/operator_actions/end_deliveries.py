@@ -19,7 +19,7 @@ from msgspec import Struct
 from actors.errors import ControlDenied
 from actors.machine import commands as c
 from actors.machine.event import Event
-from actors.machine.numbering import Frontier, advance, is_repeat, with_number
+from actors.machine.numbering import Frontier, advance, is_duplicate, with_number
 from actors.machine.state import OPEN_MAX, UNRECORDED_MAX, open_entry
 from actors.memory.mailbox import MAILBOX_MAX
 from actors.runtime.actor import Actor
@@ -96,7 +96,7 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
         raise ControlDenied("unavailable", f"{actor.receiver} is working at this moment; try again")
     pending.park()
     if position <= pending.cursor.read_to:
-        return True  # It was a repeat, and took no number; nothing of the receiver is in memory now.
+        return True  # It was a duplicate, and took no number; nothing of the receiver is in memory now.
     found = await _read_to(actor, position)
     room = OPEN_MAX - len(live.state.open)
     ahead = _fresh(frontier, found)
@@ -108,8 +108,8 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
             )
         return False
     for event in found:
-        if is_repeat(live.state.frontier, event):
-            live.record(c.DropRepeat(event), environment.clock.now())
+        if is_duplicate(live.state.frontier, event):
+            live.record(c.DropDuplicate(event), environment.clock.now())
         else:
             live.record(c.AcceptEvents((event,)), environment.clock.now())
     pending.cursor.pass_numbered(len(found), position)
@@ -135,7 +135,7 @@ def _fresh(frontier: Frontier, events: list[Event]) -> list[Event]:
     """Pick the events that get a number."""
     fresh = list[Event]()
     for event in events:
-        if not is_repeat(frontier, event):
+        if not is_duplicate(frontier, event):
             frontier = advance(frontier, with_number(event, frontier.sequence + 1))
             fresh.append(event)
     return fresh

@@ -5,9 +5,9 @@ the event is given up like any other, even if its receiver is paused, parked or 
 """
 
 from actors.errors import ControlDenied
-from actors.machine.commands import DropRepeat, GiveUpEvents
+from actors.machine.commands import DropDuplicate, GiveUpEvents
 from actors.machine.event import Event
-from actors.machine.numbering import Numbered, is_repeat, with_number
+from actors.machine.numbering import Numbered, is_duplicate, with_number
 from actors.machine.state import as_numbered
 from actors.memory.mailbox import MAILBOX_MAX
 from actors.runtime.actor import Actor
@@ -77,16 +77,16 @@ async def _read(actor: Actor) -> Numbered | None:
         if actor.state.frontier is not frontier or pending.in_flight:
             raise _at_work(actor)
         pending.take_read(batch, up_to, known)
-        _drop_repeats(actor)
+        _drop_duplicates(actor)
         if found := _known(actor):
             return found
     return None
 
 
-def _drop_repeats(actor: Actor) -> None:
+def _drop_duplicates(actor: Actor) -> None:
     """Record the duplicates at the head of the events in memory."""
-    while (event := actor.pending.mailbox.head) is not None and is_repeat(actor.state.frontier, event):
-        actor.live.record(DropRepeat(event), actor.environment.clock.now())
+    while (event := actor.pending.mailbox.head) is not None and is_duplicate(actor.state.frontier, event):
+        actor.live.record(DropDuplicate(event), actor.environment.clock.now())
         actor.pending.take_out(event)
 
 
@@ -96,4 +96,4 @@ def _at_work(actor: Actor) -> ControlDenied:
 
 def _is_fresh(actor: Actor, event: Event) -> bool:
     frontier = actor.state.frontier
-    return event.position > frontier.position and not is_repeat(frontier, event)
+    return event.position > frontier.position and not is_duplicate(frontier, event)

@@ -1,5 +1,5 @@
 """The texts of `/openapi.json`: what types cannot say, and an example of every answer.
 
-Read `shared_texts` first. Each subject of the routes has its own file, with a constant for each route,
-which is called like the route's function.
+Read `shared_texts` first. Each subject of the routes has its own file, with one constant for each route,
+named after the route's function.
 """

@@ -1,8 +1,8 @@
 """The paths to receivers: what the names of profiles stand for on this node.
 
 A path holds what a connection needs: the guard that judges the target, the TLS context, and the proxy. It is
-made once for each pair of profiles, and again when a file of theirs has changed. An attempt looks it up; the
-direct path is not even looked up.
+made once for each pair of profiles, and again when one of their files changes. Each attempt looks its path
+up, except the direct one.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from actors.machine.numbering import Frontier, Numbered, advance, is_repeat
+from actors.machine.numbering import Frontier, Numbered, advance, is_duplicate
 from actors.tenant_settings import SettingsByTenant
 from streams.buckets.known_configurations import KnownConfigurations, receiver_finder, subscriptions_of
 from streams.buckets.stored_configurations import StoredConfigurations
@@ -191,7 +191,7 @@ async def accepted(js: JetStream, names: Names, receiver: str) -> list[bytes]:
     frontier, bodies = Frontier(size=1), []
     for message in await copies(js, names, receiver):
         event = stored_event(message)
-        if not is_repeat(frontier, event):
+        if not is_duplicate(frontier, event):
             bodies.append(event.body)
             frontier = advance(frontier, Numbered(
                 sequence=frontier.sequence + 1, position=event.position, id=event.id,

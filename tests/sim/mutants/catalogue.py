@@ -18,7 +18,7 @@ from actors.machine import commands as c
 from actors.machine.bucket import Bucket, RateLimit, Unclean
 from actors.machine.event import Event
 from actors.machine.facts import Claimed
-from actors.machine.numbering import is_repeat
+from actors.machine.numbering import is_duplicate
 from actors.machine.outcome import Answered, Failed, judge
 from actors.machine.scheduling import next_step as scheduling
 from actors.machine.scheduling import steps as s
@@ -88,7 +88,7 @@ _queue_or_leave = Pending.queue_or_leave
 
 def _drop_repeats_at_once(pending: Pending, event: Event) -> None:
     frontier = pending.live.state.frontier
-    if event.position > frontier.position and is_repeat(frontier, event):
+    if event.position > frontier.position and is_duplicate(frontier, event):
         pending.settle(event.position)
     else:
         _queue_or_leave(pending, event)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from actors.machine import numbering
 from actors.machine.event import Event
-from actors.machine.numbering import is_repeat
+from actors.machine.numbering import is_duplicate
 from actors.machine.scheduling import next_step as scheduling
 from angarium.node import shard
 from streams.installation.topology import Names
@@ -86,7 +86,7 @@ class _RouterWithOldMemory(Router):
 
 
 def _number_by_id_alone(frontier: numbering.Frontier, event: Event) -> bool:
-    return is_repeat(frontier, replace(event, source=0))
+    return is_duplicate(frontier, replace(event, source=0))
 
 
 COPY_MUTANTS = [
@@ -98,7 +98,7 @@ COPY_MUTANTS = [
            flooding.one_event_waits_and_others_are_routed),
     Mutant("lane-goes-on", "a lane waits for its head", ((router, "Lanes", _LanesThatGoOn),)),
     Mutant("source-ignored", "what comes from a source not above the highest is a repeat",
-           ((scheduling, "is_repeat", _number_by_id_alone),),
+           ((scheduling, "is_duplicate", _number_by_id_alone),),
            routing.events_are_routed_again_beyond_the_window),
     Mutant("stale-configurations", "nothing is matched by configurations older than half a second",
            ((Freshness, "covers", lambda freshness, came_at: True),),

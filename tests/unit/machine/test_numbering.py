@@ -16,7 +16,7 @@ from actors.machine.numbering import (
     Numbered,
     advance,
     advance_all,
-    is_repeat,
+    is_duplicate,
     move_frontier,
     next_in_order,
     resize,
@@ -50,7 +50,7 @@ class Naive:
         self.change: tuple[int, int] | None = None
         self.source = 0
 
-    def is_repeat(self, given_event: Event) -> bool:
+    def is_duplicate(self, given_event: Event) -> bool:
         if 0 < given_event.source <= self.source:
             return True
         size = self.change[1] if self.change and given_event.position > self.change[0] else self.size
@@ -89,8 +89,8 @@ def test_the_packed_window_is_a_set_of_the_last_ids(
             continue
         name, again, source = happening
         given_event = event(position, name, again=again, source=0 if again else source)
-        assert is_repeat(frontier, given_event) == naive.is_repeat(given_event)
-        if not is_repeat(frontier, given_event):
+        assert is_duplicate(frontier, given_event) == naive.is_duplicate(given_event)
+        if not is_duplicate(frontier, given_event):
             frontier = advance(frontier, numbered(frontier, given_event))
             naive.give(given_event)
         assert frontier.sequence == len(naive.keys)
@@ -104,7 +104,7 @@ def test_every_reader_of_a_part_of_the_journal_gives_the_same_numbers(names: lis
     def fold(frontier: Frontier, part: Iterator[tuple[int, str]]) -> Frontier:
         for position, name in part:
             given_event = event(position, name)
-            if not is_repeat(frontier, given_event):
+            if not is_duplicate(frontier, given_event):
                 frontier = advance(frontier, numbered(frontier, given_event))
         return frontier
 
@@ -164,7 +164,7 @@ def test_the_next_in_order_are_those_that_are_no_repeats_when_their_turn_comes(
     for each in events:
         if len(found) >= count_max or each.malformed:
             break
-        if not is_repeat(at, each):
+        if not is_duplicate(at, each):
             found.append(each)
             at = advance(at, numbered(at, each))
     assert next_in_order(frontier, events, count_max) == found
@@ -173,8 +173,8 @@ def test_the_next_in_order_are_those_that_are_no_repeats_when_their_turn_comes(
 def test_a_key_is_found_only_where_a_key_begins() -> None:
     """The end of one key and the beginning of the next may look like a third."""
     key, two_keys = dedup_key("a", ""), b"\0" * 3 + dedup_key("a", "") + b"\0" * 5
-    assert not is_repeat(Frontier(window=two_keys), event(1, "a"))
-    assert is_repeat(Frontier(window=two_keys + key), event(1, "a"))
+    assert not is_duplicate(Frontier(window=two_keys), event(1, "a"))
+    assert is_duplicate(Frontier(window=two_keys + key), event(1, "a"))
 
 
 def test_a_number_that_is_given_changes_nothing_again() -> None:
@@ -187,7 +187,7 @@ def test_a_number_that_is_given_changes_nothing_again() -> None:
 @pytest.mark.parametrize(("source", "repeat"), [(0, False), (6, True), (7, True), (8, False)])
 def test_a_copy_of_the_router_at_or_below_the_highest_source_is_a_repeat(source: int, repeat: bool) -> None:
     frontier = Frontier(position=3, sequence=1, source=7)
-    assert is_repeat(frontier, event(4, "x", source=source)) is repeat
+    assert is_duplicate(frontier, event(4, "x", source=source)) is repeat
 
 
 def test_the_highest_source_never_falls() -> None:
@@ -198,10 +198,10 @@ def test_the_highest_source_never_falls() -> None:
 
 def test_an_event_that_is_sent_again_counts_as_another_event_once() -> None:
     frontier = advance(Frontier(), Numbered(sequence=1, position=1, id="a", stored_at=0.0))
-    assert is_repeat(frontier, event(2, "a"))
-    assert not is_repeat(frontier, event(2, "a", again="r1"))
+    assert is_duplicate(frontier, event(2, "a"))
+    assert not is_duplicate(frontier, event(2, "a", again="r1"))
     frontier = advance(frontier, Numbered(sequence=2, position=2, id="a", again="r1", stored_at=0.0))
-    assert is_repeat(frontier, event(3, "a", again="r1"))
+    assert is_duplicate(frontier, event(3, "a", again="r1"))
 
 
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
@@ -219,8 +219,8 @@ def test_events_up_to_there_keep_the_old_size() -> None:
     for position, name in enumerate("abc", 1):
         frontier = advance(frontier, Numbered(sequence=position, position=position, id=name, stored_at=0.0))
     frontier = resize(frontier, 16, above=5)
-    assert not is_repeat(frontier, event(4, "a"))
+    assert not is_duplicate(frontier, event(4, "a"))
     assert [frontier.size_at(position) for position in (4, 5, 6)] == [2, 2, 16]
     frontier = advance(frontier, Numbered(sequence=4, position=6, id="d", stored_at=0.0))
     assert (frontier.size, frontier.change) == (16, None)
-    assert is_repeat(frontier, event(7, "b"))
+    assert is_duplicate(frontier, event(7, "b"))

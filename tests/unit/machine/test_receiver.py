@@ -230,7 +230,7 @@ def test_a_repeat_changes_a_counter_and_nothing_else() -> None:
     actor = Actor()
     actor.ends(event(5), answer(200))
     before = actor.state
-    assert only(actor.do(c.DropRepeat(event(6, name="e5")))) == f.Repeated(
+    assert only(actor.do(c.DropDuplicate(event(6, name="e5")))) == f.DuplicateDropped(
         receiver="acme.billing", position=6, id="e5"
     )
     assert actor.state.counters == Counters(delivered=1, duplicates=1)
@@ -433,7 +433,7 @@ def test_a_receiver_put_again_keeps_numbers_and_window_and_gets_no_old_events() 
         receiver="acme.billing", target=stable_hash(policy().url)
     )
     assert actor.state.bucket == Bucket(0.5, NOW, 1)
-    assert actor.step(NOW, head=event(41, name="e5")) == c.DropRepeat(event(41, name="e5"))
+    assert actor.step(NOW, head=event(41, name="e5")) == c.DropDuplicate(event(41, name="e5"))
     assert only(actor.ends(event(42), answer(200))).events[0].sequence == 2
 
 

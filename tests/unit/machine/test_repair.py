@@ -8,7 +8,7 @@ from actors.machine.bucket import Bucket
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
 from actors.machine.facts import Burial, Delivered, EventAccepted, Repaired
-from actors.machine.numbering import Frontier, Numbered, is_repeat
+from actors.machine.numbering import Frontier, Numbered, is_duplicate
 from actors.machine.repair import repair, set_removal
 from actors.machine.state import OpenEvent, State
 from actors.ports import Removal
@@ -80,7 +80,7 @@ def test_open_events_that_were_lost_do_not_count_as_delivered_and_may_come_again
     frontier = evolve(state, fact).frontier
     assert (frontier.window, frontier.source) == (dedup_key("e1", ""), 31)
     again = [Event(position=n, stored_at=2.0, id=f"e{n}", body=b"", source=n + 30) for n in range(1, 4)]
-    assert [is_repeat(frontier, each) for each in again] == [True, False, False]
+    assert [is_duplicate(frontier, each) for each in again] == [True, False, False]
 
 
 @pytest.mark.parametrize(("recorded", "told", "expected"), [

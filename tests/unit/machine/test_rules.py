@@ -190,13 +190,13 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
         >= width(state, policy),
         (),
     ),
-    Rule.REPEAT: (
+    Rule.DUPLICATE: (
         lambda state, _, view: view.head is not None and (
             view.head.key in state.frontier.window
             if view.head.position > state.frontier.position
             else all(each.position != view.head.position for each in state.open)
         ),
-        c.DropRepeat,
+        c.DropDuplicate,
     ),
     Rule.UNPARKING: (
         lambda state, _, view: state.parked and view.cursor.read_to >= view.cursor.seen_to

@@ -78,7 +78,7 @@ def test_repeats_are_dropped_by_id_by_source_and_once_settled() -> None:
     actor = Actor()
     actor.ends(event(5, source=3), answer(200))
     for repeat in (event(6, name="e5"), event(7, source=3), event(8, source=2), event(5), event(4)):
-        assert actor.step(head=repeat) == c.DropRepeat(repeat)
+        assert actor.step(head=repeat) == c.DropDuplicate(repeat)
     assert isinstance(actor.step(head=event(9, name="e5", again="r1")), s.Post)
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actors.ids import KEY_BYTES, dedup_key
 from actors.machine import commands as c
 from actors.machine import facts as f
-from actors.machine.numbering import Frontier, advance, is_repeat, with_number
+from actors.machine.numbering import Frontier, advance, is_duplicate, with_number
 from actors.runtime.discard import READ_EVENTS_MAX
 from actors.runtime.host import PASSIVATE_AFTER_S, SWEEP_EVERY_S
 from actors.runtime.operator_actions.forget import forget
@@ -26,7 +26,7 @@ def as_numbered(world: ShardWorld, size: int) -> Frontier:
     """The frontier if every event had been numbered."""
     frontier = Frontier(size=size)
     for _, event in world.stream.messages:
-        if not is_repeat(frontier, event):
+        if not is_duplicate(frontier, event):
             frontier = advance(frontier, with_number(event, frontier.sequence + 1))
     return frontier
 

@@ -15,7 +15,7 @@ from actors.machine import evolve as evolving
 from actors.machine import facts as f
 from actors.machine.decide import NEEDS_NO_CONFIRMATION
 from actors.machine.event import Event
-from actors.machine.numbering import Frontier, is_repeat
+from actors.machine.numbering import Frontier, is_duplicate
 from actors.machine.scheduling import batches, expiry, next_step
 from actors.machine.scheduling.steps import PostBatch, Step
 from actors.machine.scheduling.view import View
@@ -91,7 +91,7 @@ def _adopt_at_once(state: State, given: Policy | None, view: View, now: float) -
 
 
 def _judged_at_once(frontier: Frontier, waiting: Sequence[Event], count_max: int) -> list[Event]:
-    return [each for each in waiting if not is_repeat(frontier, each)][: max(0, count_max)]
+    return [each for each in waiting if not is_duplicate(frontier, each)][: max(0, count_max)]
 
 
 RULES: dict[str, tuple[Change, ...]] = {

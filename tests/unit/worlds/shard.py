@@ -17,7 +17,7 @@ from actors.machine.bucket import Unclean
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
 from actors.machine.facts import AlertFact, Burial, Fact, TurnedAway
-from actors.machine.numbering import is_repeat
+from actors.machine.numbering import is_duplicate
 from actors.machine.state import State
 from actors.memory.unacked import NodeHolders
 from actors.ports import Absent, Batch, Invalid, Removal, ShardBatch
@@ -413,7 +413,7 @@ class ShardWorld:
             return undecided or position in self.journal.turned_away
         still_open = any(position == each.position for each in state.open)
         settled = position <= state.frontier.position and not still_open
-        return settled or state.parked or is_repeat(state.frontier, stored)
+        return settled or state.parked or is_duplicate(state.frontier, stored)
 
     # ---- configurations
 
