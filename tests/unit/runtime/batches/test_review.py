@@ -2,15 +2,19 @@
 
 import asyncio
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from actors.configuration.policy import BatchLimits, Retry
 from actors.machine import commands as c
 from actors.machine import facts as f
+from actors.machine.numbering import Frontier
 from actors.machine.outcome import Outcome
 from actors.machine.scheduling import steps as s
 from actors.ports import BatchAttempt
-from tests.unit.worlds.shard import strict, relaxed
+from streams.journal.journal import FLUSHES_PER_PAYLOAD, PAYLOAD_MIN
+from tests.unit.worlds.shard import relaxed, strict
 from tests.unit.worlds.values import NOW, Actor, answer, event, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
 
@@ -82,3 +86,30 @@ async def test_a_batch_before_a_malformed_event_cannot_grow_and_does_not_linger(
     world.hand_out()
     await world.until_settled(1)
     assert world.sender.times[0] < 1.0
+
+
+def test_the_state_of_a_quiet_receiver_does_not_hold_its_last_batch() -> None:
+    actor = Actor(policy(batch=BatchLimits(max_events=256)))
+    actor.do(c.RecordOutcome((event(1),), answer(200)))
+    small = len(msgspec.json.encode(replace(actor.state, frontier=Frontier())))
+    actor.do(c.RecordOutcome(tuple(map(event, range(2, 258))), answer(200)))
+    assert len(msgspec.json.encode(replace(actor.state, frontier=Frontier()))) < 2 * small
+
+
+def test_a_snapshot_fits_into_the_smallest_max_payload_that_doctor_accepts() -> None:
+    """A shard with a snapshot that does not fit stores none any more."""
+    actor = Actor(policy(batch=BatchLimits(max_events=256)))
+    events = [
+        event(each, name=f"{each:0128d}", type="t" * 200, source=10**9 + each) for each in range(1, 257)
+    ]
+    actor.do(c.RecordOutcome(tuple(events), answer(500)))
+    assert len(msgspec.json.encode(actor.state)) < PAYLOAD_MIN
+
+
+def test_the_fact_of_the_largest_batch_fits_into_a_flush_of_the_smallest_max_payload() -> None:
+    actor = Actor(policy(batch=BatchLimits(max_events=256)))
+    events = [
+        event(each, name=f"{each:0128d}", type="t" * 200, source=10**9 + each) for each in range(1, 257)
+    ]
+    (fact,) = actor.do(c.RecordOutcome(tuple(events), answer(500)))
+    assert len(msgspec.json.encode(fact)) < PAYLOAD_MIN // FLUSHES_PER_PAYLOAD
