@@ -32,7 +32,7 @@ def assemble(
     state: State, policy: Policy, limits: BatchLimits, view: View, now: float, entry: OpenEvent | None
 ) -> tuple[Event, ...] | s.ReadOpenEvents | s.ReadBacklog | s.WaitUntil | s.Rest:
     """The events of the POST that `entry` belongs to, or the next without numbers; else the next step."""
-    members = members_of(state, view, entry) if entry else ()
+    members = members_of(state, view, entry)[: limits.max_events] if entry else ()
     if not members and entry is not None:
         return _IN_FLIGHT
     if missing := tuple(each.position for each in members if each.position not in view.open_in_memory):
@@ -102,5 +102,7 @@ def _lingers_until(state: State, limits: BatchLimits, view: View, events: Sequen
     """
     if view.cursor.read_to < view.cursor.seen_to and (events or view.cursor.left_min >= limits.max_events):
         return 0.0
+    if limits.linger_s and any(each.malformed for each in view.waiting):
+        return 0.0  # No batch grows beyond a malformed event.
     oldest = events[0].stored_at if events else state.waiting_since
     return 0.0 if oldest is None else oldest + limits.linger_s
