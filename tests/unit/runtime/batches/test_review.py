@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from actors.configuration.policy import BatchLimits, Retry
 from actors.machine import commands as c
-from actors.machine import facts as f
 from actors.machine.numbering import Frontier
 from actors.machine.outcome import Outcome
 from actors.machine.scheduling import steps as s
@@ -66,7 +65,6 @@ async def test_events_of_a_batch_far_apart_are_read_without_all_between_them() -
     world.sender.answers(500, 500, 500)
     world.crash()
     await world.until_settled(3002)
-    print(world.sender.batches[-1].sequences, fetched, sum(fetched), world.stream.reads)
     assert sum(fetched) < 100, fetched
 
 
