@@ -64,7 +64,7 @@ class BacklogReading:
         backlog, receiver, found = self._environment.backlog, self._receiver, dict[int, Event | None]()
         wanted = positions if len(positions) > 1 else ()
         while wanted:
-            # Settled events may lie between them, any number: the next read begins at the next that is wanted.
+            # Any number of settled events may lie between them: each read begins at one that is wanted.
             batch = await backlog.read(receiver, wanted[0] - 1, wanted[-1], len(wanted))
             found |= {each.position: each for each in batch.events if each.position in wanted}
             done = batch.complete or not batch.events

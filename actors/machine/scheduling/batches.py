@@ -8,7 +8,7 @@
 3. A batch has no hole: an event between its numbers that is not in it is settled.
 4. Duplicates are recognised one by one, with the dedup window as the earlier events of the batch leave it.
 5. A batch of failed events that is larger than the configuration allows is cut from its front.
-6. All its bodies are in memory, and what has to be given up is given up first.
+6. The bodies of as many as may go are in memory, and what has to be given up is given up first.
 7. Its events, those in flight, and those that are settled and not confirmed are `UNCONFIRMED_MAX` at most:
    an owner that vanishes leaves no more than that to be sent again.
 8. An attempt that was not made before waits for more events for `linger_s`, unless no other can join it.

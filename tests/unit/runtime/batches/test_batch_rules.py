@@ -1,4 +1,4 @@
-"""Rules of batches that no test held: each test fails with one of the mutants of the review."""
+"""Batches: rules that no other test holds, each by itself."""
 
 from actors.configuration.policy import BatchLimits, Retry
 from actors.machine import commands as c

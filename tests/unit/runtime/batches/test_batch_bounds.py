@@ -1,4 +1,4 @@
-"""What a review of batches found: each test fails."""
+"""Batches: what is given up, kept, read and waited for."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from actors.machine.numbering import Frontier
 from actors.machine.outcome import Outcome
 from actors.machine.scheduling import steps as s
 from actors.ports import BatchAttempt
-from streams.journal.journal import FLUSHES_PER_PAYLOAD, PAYLOAD_MIN
+from streams.journal.journal import PAYLOAD_MIN
 from tests.unit.worlds.shard import relaxed, strict
 from tests.unit.worlds.values import NOW, Actor, answer, event, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -102,12 +102,3 @@ def test_a_snapshot_fits_into_the_smallest_max_payload_that_doctor_accepts() -> 
     ]
     actor.do(c.RecordOutcome(tuple(events), answer(500)))
     assert len(msgspec.json.encode(actor.state)) < PAYLOAD_MIN
-
-
-def test_the_fact_of_the_largest_batch_fits_into_a_flush_of_the_smallest_max_payload() -> None:
-    actor = Actor(policy(batch=BatchLimits(max_events=256)))
-    events = [
-        event(each, name=f"{each:0128d}", type="t" * 200, source=10**9 + each) for each in range(1, 257)
-    ]
-    (fact,) = actor.do(c.RecordOutcome(tuple(events), answer(500)))
-    assert len(msgspec.json.encode(fact)) < PAYLOAD_MIN // FLUSHES_PER_PAYLOAD
