@@ -100,17 +100,18 @@ def _with_open(state: State, events: tuple[Numbered, ...]) -> State:
 
 def after_delivery(state: State, fact: f.Delivered) -> State:
     """The state after a delivery."""
-    opened, counters, count = state.open, state.counters, len(fact.events)
+    opened, counters, count, last = state.open, state.counters, len(fact.events), fact
     match fact.events:
         case (event,):  # The most frequent case.
             frontier = advance(state.frontier, event)
         case events:
             frontier = advance_all(state.frontier, events)
+            last = replace(fact, events=events[:1])
     if opened:
         settled = {each.position for each in fact.events}
         opened = tuple(each for each in opened if each.position not in settled)
     return replace(
-        state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=fact,
+        state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=last,
         failing_since=None, consecutive_failures=0, our_failures=0, throttles=0, backoff_until=0.0,
         counters=replace(counters, delivered=counters.delivered + count),
         joined=state.joined + count - 1 if count > 1 else state.joined,
@@ -128,6 +129,8 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
     opened = in_order(known.values())
     # The state is kept for every receiver, so the text of the answer stays in the journal alone.
     last = replace(fact, answer="") if isinstance(fact, f.AttemptFailed) and fact.answer else fact
+    if len(fact.events) > 1:
+        last = replace(last, events=fact.events[:1])
     state = replace(
         state, frontier=advance_all(state.frontier, fact.events), open=opened,
         bucket=fact.bucket or state.bucket, last=last,
@@ -262,6 +265,8 @@ def _tried(entry: OpenEvent, fact: f.AttemptFailed | f.Throttled, post: tuple[in
     halved = isinstance(fact, f.AttemptFailed) and fact.halved
     counted = isinstance(fact, f.AttemptFailed) and not (fact.gone or fact.ours or halved)
     rejected = isinstance(fact, f.AttemptFailed) and fact.rejected and not halved
+    # One that failed only with others has not failed alone yet if this attempt counts for nothing.
+    joined_before = not counted and (entry.post is not None or entry.halved)
     return replace(
         entry,
         attempts=fact.attempt,
@@ -271,7 +276,7 @@ def _tried(entry: OpenEvent, fact: f.AttemptFailed | f.Throttled, post: tuple[in
         status=fact.status,
         aborted=entry.aborted or (isinstance(fact, f.AttemptFailed) and fact.aborted),
         post=post,
-        halved=halved,
+        halved=halved or (joined_before and post is None),
     )
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from actors.errors import Unavailable
 from actors.machine.event import Event
 from actors.machine.scheduling import steps as s
-from actors.machine.state import OPEN_MAX
 from actors.ports import Batch
 from actors.runtime.pending import Pending
 
@@ -63,11 +62,13 @@ class BacklogReading:
     async def _open_events(self, positions: tuple[int, ...]) -> dict[int, Event | None]:
         """Read these open events; only the leader says that one is gone."""
         backlog, receiver, found = self._environment.backlog, self._receiver, dict[int, Event | None]()
-        after, last = positions[0] - 1, positions[-1] if len(positions) > 1 else 0
-        while after < last:
-            batch = await backlog.read(receiver, after, last, OPEN_MAX)
-            found |= {each.position: each for each in batch.events if each.position in positions}
-            after = last if batch.complete or not batch.events else batch.events[-1].position
+        wanted = positions if len(positions) > 1 else ()
+        while wanted:
+            # Any number of settled events may lie between them: each read begins at one that is wanted.
+            batch = await backlog.read(receiver, wanted[0] - 1, wanted[-1], len(wanted))
+            found |= {each.position: each for each in batch.events if each.position in wanted}
+            done = batch.complete or not batch.events
+            wanted = () if done else tuple(each for each in wanted if each > batch.events[-1].position)
         for position in positions:
             if position not in found:
                 found[position] = await backlog.event(receiver, position)

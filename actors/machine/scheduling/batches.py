@@ -8,7 +8,7 @@
 3. A batch has no hole: an event between its numbers that is not in it is settled.
 4. Duplicates are recognised one by one, with the dedup window as the earlier events of the batch leave it.
 5. A batch of failed events that is larger than the configuration allows is cut from its front.
-6. All its bodies are in memory, and what has to be given up is given up first.
+6. The bodies of as many as may go are in memory, and what has to be given up is given up first.
 7. Its events, those in flight, and those that are settled and not confirmed are `UNCONFIRMED_MAX` at most:
    an owner that vanishes leaves no more than that to be sent again.
 8. An attempt that was not made before waits for more events for `linger_s`, unless no other can join it.
@@ -32,7 +32,7 @@ def assemble(
     state: State, policy: Policy, limits: BatchLimits, view: View, now: float, entry: OpenEvent | None
 ) -> tuple[Event, ...] | s.ReadOpenEvents | s.ReadBacklog | s.WaitUntil | s.Rest:
     """The events of the POST that `entry` belongs to, or the next without numbers; else the next step."""
-    members = members_of(state, view, entry) if entry else ()
+    members = members_of(state, view, entry)[: limits.max_events] if entry else ()
     if not members and entry is not None:
         return _IN_FLIGHT
     if missing := tuple(each.position for each in members if each.position not in view.open_in_memory):
@@ -102,5 +102,7 @@ def _lingers_until(state: State, limits: BatchLimits, view: View, events: Sequen
     """
     if view.cursor.read_to < view.cursor.seen_to and (events or view.cursor.left_min >= limits.max_events):
         return 0.0
+    if limits.linger_s and any(each.malformed for each in view.waiting):
+        return 0.0  # No batch grows beyond a malformed event.
     oldest = events[0].stored_at if events else state.waiting_since
     return 0.0 if oldest is None else oldest + limits.linger_s

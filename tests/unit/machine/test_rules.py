@@ -103,6 +103,11 @@ class Turn(Struct, frozen=True):
         return state.backoff_until > NOW or awaited
 
     @property
+    def needed(self) -> list[OpenEvent]:
+        """The first of them, as many as one POST may have."""
+        return self.together[: self.policy.batch.max_events] if self.policy.batch else self.together
+
+    @property
     def together(self) -> list[OpenEvent]:
         """The open events that go with this one; none if one of them is in flight."""
         if self.entry is None:
@@ -224,7 +229,7 @@ OF_EVENT: dict[Rule, tuple[Callable[[Turn], bool], Steps]] = {
     Rule.IN_HANDSHAKE: (lambda turn: turn.unproven and turn.case.view.handshake_under_way, ()),
     Rule.FETCHING: (
         lambda turn: turn.entry is not None and not turn.unproven and any(
-            each.position not in turn.case.view.open_in_memory for each in turn.together
+            each.position not in turn.case.view.open_in_memory for each in turn.needed
         ),
         s.ReadOpenEvents,
     ),
