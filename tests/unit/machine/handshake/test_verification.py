@@ -87,6 +87,11 @@ def test_no_secret_can_be_moved_between_the_members_of_a_key() -> None:
     assert len(keys) == 4
 
 
+def test_no_one_can_find_two_urls_with_the_same_key_of_a_handshake() -> None:
+    """Whoever configures a receiver may choose both: then 64 bits take 2^32 trials, and 160 bits 2^80."""
+    assert len(bytes.fromhex(handshake_key(asking()))) * 8 >= 160
+
+
 def test_the_outcome_of_an_outdated_handshake_counts_for_nothing() -> None:
     for outcome in (answer(200), answer(410), answer(429, retry_after="60"), NO_ANSWER):
         actor = Shaking()
