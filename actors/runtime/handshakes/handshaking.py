@@ -51,6 +51,7 @@ class Handshaking:
         live.tokens.take(now, environment.epoch)
         live.tokens.set_aside += limited
         self.under_way = True
+        environment.attempt_started()
         live.record(c.StartHandshake(), now)
         environment.spawn(self._run(_Begun(policy, environment.recorder.index, now, limited), ended))
         return ended
@@ -62,6 +63,7 @@ class Handshaking:
                 ended.set_result(outcome)
         finally:
             self.under_way = False
+            self._live.environment.attempt_ended()
             ended.cancel()
         self._wake()
 

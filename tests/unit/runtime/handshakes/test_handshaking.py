@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from actors.configuration.policy import Offline, Rate, Retry
+from actors.configuration.policy import AlertSettings, Offline, Rate, Retry
 from actors.errors import ControlDenied
 from actors.machine import facts as f
 from actors.machine.bucket import GRANT_MAX_S
@@ -238,6 +238,17 @@ async def test_a_lower_rate_counts_an_attempt_that_waits_for_its_record() -> Non
     assert kinds(world) == ["handshake", "handshake", "event"]
 
 
+@in_virtual_time
+async def test_a_planned_handover_waits_for_the_outcome_of_a_handshake() -> None:
+    world = strict(**ASKS)
+    world.sender.latency_s = 2.0
+    world.publish()
+    await world.until(lambda: len(world.sender.made) == 1)
+    await world.host.drain(10)
+    assert len(world.journal.of(f.HandshakeSucceeded)) == 1
+    assert world.host.in_flight == 0
+
+
 # ---- verify
 
 
@@ -323,3 +334,38 @@ async def test_a_receiver_that_does_not_prove_itself_raises_an_alert_until_it_do
     assert (world.alerts.stored[1].alert, type(world.alerts.stored[1])) == (
         "handshake_failed", f.AlertRecovered,
     )  # fmt: skip
+
+
+@in_virtual_time
+async def test_the_alert_about_handshakes_is_not_recorded_while_an_older_node_lives() -> None:
+    """Not its end either: such a node knows alerts, but not this one."""
+    world = strict(**ASKS, retry=Retry(base_s=8, cap_s=8), offline=Offline(after_s=864000))
+    world.sender.reply = lambda _: answer(404)
+    world.publish()
+    await world.until(lambda: world.state.handshake is not None and world.state.handshake.failures == 3)
+    world.all_know_handshakes = False
+    await world.pass_time(600)
+    assert world.journal.of(f.AlertRaised) == []
+    world.all_know_handshakes = True
+    await world.until(lambda: bool(world.alerts.stored))
+    world.all_know_handshakes = False
+    world.put(policy())
+    await world.pass_time(60)
+    assert world.journal.of(f.AlertRecovered) == []
+    world.all_know_handshakes = True
+    await world.until(lambda: bool(world.journal.of(f.AlertRecovered)))
+
+
+@in_virtual_time
+async def test_a_receiver_that_did_not_prove_itself_leaves_memory_with_its_alert_once_nothing_waits() -> None:
+    world = strict(
+        **ASKS, retry=Retry(base_s=8, cap_s=8, max_age_s=600), offline=Offline(after_s=864000),
+        alerts=AlertSettings(dead_letters_quiet_s=60.0),
+    )  # fmt: skip
+    world.sender.reply = lambda _: answer(404)
+    world.publish()
+    await world.until(lambda: bool(world.alerts.stored))
+    await world.pass_time(3600)
+    assert RECEIVER not in world.host.actors or world.actor.resting
+    raised = [each.kind for each in world.journal.folded[RECEIVER].alerts if each.raised]
+    assert raised == ["handshake_failed"]
