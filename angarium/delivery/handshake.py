@@ -28,6 +28,8 @@ UNPROVEN = "unproven"
 USUAL_ORIGIN = "angarium"
 """The name of the sender for the `cloudevents` handshake, unless the settings name another one."""
 CHALLENGE_BYTES = 32
+CHALLENGE_START = "c"
+"""A letter: receivers sign nothing that could be read as a number."""
 ANSWER_MAX = 4096
 """Bytes of an answer; a proof has some two hundred."""
 NONCE_LENGTH_MAX = 256
@@ -61,7 +63,7 @@ def question(policy: Policy, origin: str = USUAL_ORIGIN) -> Question:
     """The request that the configuration asks for, with a new challenge."""
     match policy.handshake:
         case "hmac":
-            challenge = secrets.token_urlsafe(CHALLENGE_BYTES)
+            challenge = CHALLENGE_START + secrets.token_urlsafe(CHALLENGE_BYTES)
             return Question("GET", (b"angarium-challenge: " + challenge.encode(),), challenge)
         case "cloudevents":
             per_minute = int(policy.rate.per_second * 60) if policy.rate else 0

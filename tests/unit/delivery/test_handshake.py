@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hmac
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_a_handshake_by_hmac_is_a_get_with_a_challenge_that_never_comes_again() 
     assert request_head(first).endswith(b"\r\n\r\n")
     assert b"content-length" not in request_head(first)
     assert first.lines[0] != second.lines[0]
-    assert len(receiver.given["angarium-challenge"]) >= 32
+    assert re.fullmatch("[A-Za-z][A-Za-z0-9_-]{42,}", receiver.given["angarium-challenge"])
     assert receiver.given["x-team"] == "a"
     assert not {"webhook-id", "webhook-signature", "angarium-event"} & set(receiver.given)
 
@@ -198,8 +199,13 @@ def test_the_receiver_of_listen_proves_nothing_to_other_requests() -> None:
 
 
 @pytest.mark.parametrize(
-    "challenge", ['1798365600.{"order":7}', "1798365600", "c" * 31, "c" * 31 + ".", "ü" * 32]
-)
+    "challenge",
+    [
+        '1798365600.{"order":7}', "1798365600", "c" * 31, "c" * 31 + ".", "ü" * 32,
+        "1798365600".zfill(32), "1798365600e0".zfill(32), "0x" + "6b314960".zfill(32), "_" + "1" * 32,
+        "-" + "1" * 32,
+    ],
+)  # fmt: skip
 def test_the_receiver_of_listen_signs_no_text_that_could_be_an_event(challenge: str) -> None:
     asked = Received("GET", "/", {"angarium-challenge": challenge}, b"")
     assert handshake_reply(asked, [SECRET]) is None
