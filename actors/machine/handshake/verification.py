@@ -13,7 +13,7 @@ from actors.machine.bucket import RateLimit
 from actors.machine.state import Handshake, State
 
 KEY_BYTES = 20
-"""Length of a key. Whoever configures a receiver chooses the URL and the secrets. With 8 bytes they could
+"""Length of a key. A person who configures a receiver chooses the URL and secrets, and with 8 bytes could
 find two texts with the same key; then the proof of one URL would count for another."""
 KEYS_KEPT_MAX = 4096
 """Keys that are kept: each step of a receiver with a handshake needs its key."""

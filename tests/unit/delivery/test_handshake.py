@@ -12,10 +12,18 @@ import pytest
 
 from actors.configuration.policy import OldSecret, Policy, Rate
 from actors.machine.event import Event
+from actors.machine.handshake.deciding import is_proof
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt
-from angarium.delivery.handshake import ANSWER_MAX, NONCE_LENGTH_MAX
-from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, request_head
+from angarium.delivery.handshake import ANSWER_MAX, NONCE_LENGTH_MAX, judged, question
+from angarium.delivery.http_exchange.transport import (
+    Failure,
+    FailureKind,
+    ProfileNames,
+    Request,
+    Response,
+    request_head,
+)
 from angarium.delivery.sender import HttpSender
 from angarium.development.handshakes import handshake_reply
 from angarium.http_server import Received
@@ -111,6 +119,7 @@ def test_each_secret_that_signs_now_is_proof() -> None:
         assert isinstance(ask(proving(OTHER_KEY), rotated), Answered) is proves
     two = Policy(url=HMAC.url, secrets=("whs512_" + OTHER.removeprefix("whsec_"), SECRET), handshake="hmac")
     assert isinstance(ask(proving(OTHER_KEY), two), Answered)
+    assert isinstance(ask(proving(), two), Answered)
 
 
 def test_an_hmac_of_anything_else_is_no_proof() -> None:
@@ -250,7 +259,7 @@ def test_a_receiver_consents_by_naming_our_origin_or_any(origin: str) -> None:
     assert isinstance(ask(consent(origin=origin), CLOUDEVENTS), Answered)
 
 
-@pytest.mark.parametrize("rate", ["*", "1", "120", "999999999"])
+@pytest.mark.parametrize("rate", ["*", "1", "120", "999999999", "1" + "0" * 5000])
 def test_a_receiver_may_allow_a_rate(rate: str) -> None:
     outcome = ask(consent(origin="*", rate=rate), CLOUDEVENTS)
     assert isinstance(outcome, Answered)
@@ -276,6 +285,41 @@ def test_a_status_alone_is_no_consent() -> None:
     )
 
 
-@pytest.mark.parametrize("rate", ["", "0", "-1", "1.5", "+1", "ten", "1_000", "٣", "1000000000"])
+@pytest.mark.parametrize("rate", ["", "0", "-1", "1.5", "+1", "ten", "1_000", "٣", "000"])
 def test_a_rate_that_cannot_be_read_is_no_consent(rate: str) -> None:
     assert why(consent(origin="*", rate=rate), CLOUDEVENTS).startswith("webhook-allowed-rate is neither")
+
+
+def test_each_of_several_allowed_rates_must_be_one() -> None:
+    answer = Answered(
+        status=200, latency_ms=1.0,
+        headers=(
+            ("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "5"), ("webhook-allowed-rate", "ten"),
+        ),
+    )  # fmt: skip
+    assert isinstance(judged(answer, question(CLOUDEVENTS), CLOUDEVENTS, NOW), Failed)
+
+
+@pytest.mark.parametrize("policy", [HMAC, CLOUDEVENTS])
+def test_an_answer_that_disables_the_receiver_is_not_judged_by_its_proof(policy: Policy) -> None:
+    outcome = ask(Receiver(headers={"angarium-disable": "true"}), policy)
+    assert isinstance(outcome, Answered)
+    assert not is_proof(outcome)
+
+
+def test_the_request_of_a_handshake_has_the_bounds_of_an_attempt() -> None:
+    """It begins only within the lease, takes no longer, and goes through the profiles of the receiver."""
+
+    def may_start() -> bool:
+        return False
+
+    receiver, names = Receiver(), ProfileNames(proxy="one", tls="two")
+    slow = Policy(url=HMAC.url, secrets=(SECRET,), handshake="hmac", timeout_s=3.0)
+    attempt = Attempt(
+        receiver="acme.billing", policy=slow, event=EVENT, sequence=None, ordinal=1,
+        may_start=may_start, kind="handshake",
+    )  # fmt: skip
+    receiver.failure = Failure(kind=FailureKind.LEASE, detail="the lease expired", latency_s=0.0)
+    asyncio.run(HttpSender(receiver, profile_names=lambda _: names).send(attempt))
+    [request] = receiver.requests
+    assert (request.may_start, request.timeout_s, request.profiles) == (may_start, 3.0, names)

@@ -13,7 +13,7 @@ from actors.machine.bucket import GRANT_MAX_S
 from actors.machine.outcome import INTERNAL, Failed, Outcome
 from actors.ports import Attempt
 from actors.runtime.operator_actions.ping import ping
-from actors.runtime.operator_actions.verify import verify
+from actors.runtime.operator_actions.verify import VERIFY_EVERY_S, verify
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, relaxed, strict
 from tests.unit.worlds.values import NO_ANSWER, answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -260,6 +260,7 @@ async def test_verify_returns_when_the_outcome_is_recorded_also_of_a_paused_rece
     assert await verify(actor) == answer(200)
     assert len(world.journal.of(f.HandshakeSucceeded)) == 1
     world.sender.reply = lambda _: answer(404)
+    await world.pass_time(VERIFY_EVERY_S)
     assert await verify(actor) == answer(404)
     assert len(world.journal.of(f.HandshakeFailed)) == 1
     world.sender.reply = lambda _: answer(200)
@@ -267,6 +268,33 @@ async def test_verify_returns_when_the_outcome_is_recorded_also_of_a_paused_rece
     world.publish()
     await world.until_settled(1)
     assert kinds(world) == ["handshake", "handshake", "event"]
+
+
+@in_virtual_time
+async def test_verify_is_refused_within_a_second_of_the_last_handshake() -> None:
+    world = strict(**ASKS)
+    actor = await world.host.residents.when_loaded(RECEIVER)
+    await world.until(lambda: actor.adopted_policy is not None)
+    await verify(actor)
+    with pytest.raises(ControlDenied, match="asked a moment ago"):
+        await verify(actor)
+    await world.pass_time(VERIFY_EVERY_S)
+    await verify(actor)
+    assert kinds(world) == ["handshake"] * 2
+
+
+@in_virtual_time
+async def test_verify_waits_until_its_outcome_is_confirmed() -> None:
+    world = strict(**ASKS)
+    actor = await world.host.residents.when_loaded(RECEIVER)
+    await world.until(lambda: actor.adopted_policy is not None)
+    world.journal.hold_at = f.HandshakeSucceeded
+    checking = asyncio.get_running_loop().create_task(verify(actor))
+    await world.until(lambda: bool(world.sender.made))
+    await world.pass_time(5)
+    assert not checking.done()
+    world.journal.let_go()
+    assert await checking == answer(200)
 
 
 @in_virtual_time
