@@ -55,12 +55,12 @@ def handshake_ended(
     verdict = Verdict.GONE if asks_to_stop else judge(outcome, at)
     failures = known.failures + 1
     wait_s = backoff_s(policy.retry.base_s, policy.retry.cap_s, failures, fraction(receiver, 0, failures))
-    is_throttled = verdict is Verdict.THROTTLED and isinstance(outcome, Answered)
-    if is_throttled:
+    if verdict is Verdict.THROTTLED and isinstance(outcome, Answered):
         wait_s = retry_after_s(outcome, at) or wait_s
     wait_s = max(wait_s, longest_backoff_s(PAUSE_MIN_S, PAUSE_CAP_S, failures))
     failed = f.HandshakeFailed(
-        error=_error(outcome), next_at=at + wait_s, until=at + wait_s if is_throttled else 0.0,
+        error=_error(outcome), next_at=at + wait_s,
+        until=at + wait_s if verdict is Verdict.THROTTLED else 0.0,
         ours=isinstance(outcome, Failed) and outcome.ours, **common,
     )  # fmt: skip
     if verdict is not Verdict.GONE:

@@ -34,7 +34,7 @@ class _Begun(Struct, frozen=True):
 
 
 class Handshaking:
-    """The handshakes of one receiver, one at a time, the last since `begun_at`. `wake` is called after each."""
+    """The handshakes of one receiver, one at a time, the last at `begun_at`. `wake` is called after each."""
 
     __slots__ = ("_live", "_wake", "begun_at", "under_way")
 
