@@ -85,7 +85,7 @@ async def test_a_ping_that_fails_is_an_answer(owned: Api, sink: Sink) -> None:
 
 
 async def test_a_receiver_gets_no_ping_before_it_proves_itself(owned: Api, sink: Sink) -> None:
-    """It consents to the `origin` of the settings, and to no other one."""
+    """The receiver consents to the `origin` of the settings, and to no other one."""
     await owned.receiver("acme.billing", url=sink.url("acme.billing"), handshake="cloudevents")
     consent = (("webhook-allowed-origin", "events.example.com"), ("webhook-allowed-rate", "120"))
     sink.proofs["acme.billing"] = lambda number: Reply(headers=consent if number > 1 else ())

@@ -15,7 +15,7 @@ from actors.machine.event import Event
 from actors.machine.handshake.deciding import is_proof
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt
-from angarium.delivery.handshake import ANSWER_MAX, NONCE_LENGTH_MAX, judged, question
+from angarium.delivery.handshake import ANSWER_MAX, NONCE_LENGTH_MAX, check_proof, question
 from angarium.delivery.http_exchange.transport import (
     Failure,
     FailureKind,
@@ -166,7 +166,7 @@ def test_further_members_of_an_answer_are_ignored() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 307, 401, 404, 405, 410, 429, 500])
 def test_a_proof_counts_only_with_a_success(status: int) -> None:
-    """A redirect is not followed, and no status but 2xx is judged by its body."""
+    """A redirect is not followed, and no status but 2xx is check_proof by its body."""
     receiver = Receiver(
         lambda asked: json.dumps({"nonce": "n", "hmac": signed(KEY, asked, "n")}).encode(), status,
         {"location": "https://elsewhere.example/"},
@@ -297,7 +297,7 @@ def test_each_of_several_allowed_rates_must_be_one() -> None:
             ("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "5"), ("webhook-allowed-rate", "ten"),
         ),
     )  # fmt: skip
-    assert isinstance(judged(answer, question(CLOUDEVENTS), CLOUDEVENTS, NOW), Failed)
+    assert isinstance(check_proof(answer, question(CLOUDEVENTS), CLOUDEVENTS, NOW), Failed)
 
 
 @pytest.mark.parametrize("policy", [HMAC, CLOUDEVENTS])
@@ -308,7 +308,7 @@ def test_an_answer_that_disables_the_receiver_is_not_judged_by_its_proof(policy:
 
 
 def test_the_request_of_a_handshake_has_the_bounds_of_an_attempt() -> None:
-    """It begins only within the lease, takes no longer, and goes through the profiles of the receiver."""
+    """A handshake begins only within the lease, takes no longer, and goes through the profiles."""
 
     def may_start() -> bool:
         return False

@@ -192,7 +192,7 @@ def test_a_success_that_disables_is_no_proof_and_disables(members: dict[str, str
 
 
 @pytest.mark.parametrize("base_s", [0.05, 0.5])
-def test_handshakes_are_paced_whatever_the_backoff_of_the_receiver(base_s: float) -> None:
+def test_pauses_after_failed_handshakes_grow_from_2_s_to_60_s_under_any_backoff(base_s: float) -> None:
     """The URL may be that of a stranger, and the times are chosen by the person who put it."""
     actor, waits = Shaking(retry=Retry(base_s=base_s, cap_s=base_s)), []
     for _ in range(8):

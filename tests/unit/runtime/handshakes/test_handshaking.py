@@ -366,7 +366,7 @@ async def test_a_receiver_that_does_not_prove_itself_raises_an_alert_until_it_do
 
 @in_virtual_time
 async def test_the_alert_about_handshakes_is_not_recorded_while_an_older_node_lives() -> None:
-    """Not its end either: such a node knows alerts, but not this one."""
+    """The end of the alert is not recorded either: such a node knows alerts, but not this one."""
     world = strict(**ASKS, retry=Retry(base_s=8, cap_s=8), offline=Offline(after_s=864000))
     world.sender.reply = lambda _: answer(404)
     world.publish()
@@ -385,7 +385,7 @@ async def test_the_alert_about_handshakes_is_not_recorded_while_an_older_node_li
 
 
 @in_virtual_time
-async def test_a_receiver_that_did_not_prove_itself_leaves_memory_with_its_alert_once_nothing_waits() -> None:
+async def test_an_unproven_receiver_leaves_memory_with_its_alert_once_nothing_waits() -> None:
     world = strict(
         **ASKS, retry=Retry(base_s=8, cap_s=8, max_age_s=600), offline=Offline(after_s=864000),
         alerts=AlertSettings(dead_letters_quiet_s=60.0),
