@@ -114,6 +114,6 @@ def fraction(receiver: str, sequence: int, attempt: int) -> float:
     return (int.from_bytes(digest) >> 11) / (1 << 53)
 
 
-def stable_hash(text: str) -> str:
-    """Sixteen hexadecimal digits that stand for a `text` that may be secret, such as a URL."""
-    return blake2b(text.encode(), digest_size=8).hexdigest()
+def stable_hash(text: str, size: int = 8) -> str:
+    """Hexadecimal digits, of `size` bytes, that stand for a `text` that may be secret, such as a URL."""
+    return blake2b(text.encode(), digest_size=size).hexdigest()

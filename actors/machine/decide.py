@@ -29,7 +29,7 @@ FAILURES_IN_A_ROW_MAX = 5
 """Failures in a row, of any events, after which a receiver in relaxed order backs off as a whole."""
 NEEDS_NO_CONFIRMATION = (
     f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.DuplicateDropped, f.Parked, f.Unparked,
-    f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished,
+    f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished, f.HandshakeFailed,
 )  # fmt: skip
 _NONE_OPEN: dict[int, int] = {}
 ERROR_LENGTH_MAX = 300

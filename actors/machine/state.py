@@ -208,8 +208,9 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     def may_change_alerts(self) -> bool:
         """True if an alert has to begin, end or be published, though nothing happens to the receiver.
 
-        One that fails or is disabled, and has the alert, may rest: its next fact brings it back. Nor does a
-        failure alone begin an alert: that takes another failed attempt, or an event that waits for one.
+        One that fails, is disabled or unproven, and has the alert, may rest: its next fact brings it back.
+        Nor does a failure alone begin an alert: that takes another failed attempt, or an event that waits for
+        one.
         """
         if not (self.alerts or self.dead_letter_at or self.disabled or self.unpublished_alerts):
             return False  # The most frequent case.
@@ -217,7 +218,10 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         if self.unpublished_alerts or not self.opened:
             return bool(self.unpublished_alerts or raised)
         fails = self.failing_since is not None
-        lasts = {"failing": fails, "offline": fails, "disabled": bool(self.disabled)}
+        unproven = self.handshake is not None and not self.handshake.verified
+        lasts = {
+            "failing": fails, "offline": fails, "disabled": bool(self.disabled), "handshake_failed": unproven,
+        }  # fmt: skip
         is_told = not self.disabled or "disabled" in raised
         return bool(self.dead_letter_at) or not is_told or not all(lasts.get(kind, False) for kind in raised)
 

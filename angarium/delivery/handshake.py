@@ -20,14 +20,16 @@ from msgspec import Struct
 
 from actors.configuration.policy import Policy
 from actors.configuration.signing_secrets import SecretKey, secret_key
-from actors.machine.handshake.deciding import ALLOWED_RATE, is_allowed_rate
-from actors.machine.outcome import Answered, Failed
+from actors.machine.handshake.deciding import ALLOWED_RATE, allowed_rates, is_allowed_rate
+from actors.machine.outcome import DISABLE, Answered, Failed
 
 UNPROVEN = "unproven"
 """The `error` of a handshake that was answered, but not with the proof."""
 USUAL_ORIGIN = "angarium"
 """The name of the sender for the `cloudevents` handshake, unless the settings name another one."""
 CHALLENGE_BYTES = 32
+CHALLENGE_START = "c"
+"""A letter: receivers sign nothing that could be read as a number."""
 ANSWER_MAX = 4096
 """Bytes of an answer; a proof has some two hundred."""
 NONCE_LENGTH_MAX = 256
@@ -61,7 +63,7 @@ def question(policy: Policy, origin: str = USUAL_ORIGIN) -> Question:
     """The request that the configuration asks for, with a new challenge."""
     match policy.handshake:
         case "hmac":
-            challenge = secrets.token_urlsafe(CHALLENGE_BYTES)
+            challenge = CHALLENGE_START + secrets.token_urlsafe(CHALLENGE_BYTES)
             return Question("GET", (b"angarium-challenge: " + challenge.encode(),), challenge)
         case "cloudevents":
             per_minute = int(policy.rate.per_second * 60) if policy.rate else 0
@@ -79,8 +81,11 @@ def origin_lines(policy: Policy, origin: str) -> tuple[bytes, ...]:
 
 
 def check_proof(outcome: Answered | Failed, asked: Question, policy: Policy, now: float) -> Answered | Failed:
-    """The outcome if it is the proof, or no success anyway; else a failure that says what is wrong."""
-    if isinstance(outcome, Failed) or not 200 <= outcome.status < 300:
+    """The outcome if it is the proof, or no success anyway; else a failure that says what is wrong.
+
+    An answer that disables the receiver is no success, with the proof or without it.
+    """
+    if isinstance(outcome, Failed) or not 200 <= outcome.status < 300 or outcome.says(DISABLE):
         return outcome
     why = (
         _consent_problem(outcome, asked.origin)
@@ -131,7 +136,6 @@ def _consent_problem(answer: Answered, origin: str) -> str:
         return "the answer has no webhook-allowed-origin"
     if allowed not in ("*", origin):
         return f"webhook-allowed-origin is neither * nor {origin}"
-    rate = answer.header(ALLOWED_RATE)
-    if rate is not None and not is_allowed_rate(rate.strip()):
+    if not all(map(is_allowed_rate, allowed_rates(answer))):
         return f"{ALLOWED_RATE} is neither * nor a whole number from 1 on"
     return ""

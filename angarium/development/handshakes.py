@@ -10,9 +10,9 @@ from angarium.delivery.handshake import proof
 from angarium.http_server import Received, Reply
 
 NONCE_BYTES = 16
-# The proof is signed with the key of events. No time or number of an event has 32 digits, and there is no dot
-# behind which the asker could put a body: so no proof is the signature of an event.
-_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{32,256}\Z")
+# The proof is signed with the key of events. No time or number of an event begins with a letter, and there is
+# no dot behind which the asker could put a body: so no proof is the signature of an event.
+_CHALLENGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{31,255}\Z")
 
 
 def handshake_reply(received: Received, texts: Sequence[str]) -> Reply | None:

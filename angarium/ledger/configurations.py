@@ -11,6 +11,8 @@ from streams.buckets.without_secrets import SAFE_MEMBERS, is_empty
 
 UNKNOWN_URL = "https://unknown.invalid/"
 """Stands for the URL, which is not kept."""
+UNKNOWN_SECRET = "whsec_" + "A" * 32
+"""Stands for the secrets, which are not kept: `"handshake": "hmac"` needs one."""
 
 
 def document_of(members: dict[str, Any]) -> str:
@@ -50,11 +52,12 @@ def _effective(document: str | None) -> dict[str, Any]:
 
 
 def policy_of(document: str | None) -> Policy | None:
-    """The policy in such a document, with a made-up URL; None if it has none that can be used."""
+    """The policy in such a document, with a made-up URL and secret; None if it has none that can be used."""
     if document is None:
         return None
     shown = {name: value for name, value in msgspec.json.decode(document).items() if name in SAFE_MEMBERS}
+    unknown = {"url": UNKNOWN_URL, "secrets": [UNKNOWN_SECRET]}
     try:
-        return parse(msgspec.json.encode(shown | {"url": UNKNOWN_URL}), strict=False)[0]
+        return parse(msgspec.json.encode(shown | unknown), strict=False)[0]
     except InvalidPolicy:
         return None

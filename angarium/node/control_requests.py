@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from actors.configuration.policy import Policy
 from actors.errors import ControlDenied, Unavailable
 from actors.ids import shown_name
+from actors.machine.handshake.deciding import is_proof
 from actors.machine.outcome import Answered, Failed
 from actors.ports import Absent, Invalid
 from actors.runtime.actor import Actor
@@ -146,8 +147,7 @@ class ReceiverControl:
 
     async def _verify(self, actor: Actor) -> Granted | Denied:
         outcome = await verify(actor)
-        verified = isinstance(outcome, Answered) and 200 <= outcome.status < 300
-        return Granted({"verified": verified} | _answer_members(outcome))
+        return Granted({"verified": is_proof(outcome)} | _answer_members(outcome))
 
     async def _pause(self, actor: Actor, by: str, *, paused: bool) -> Granted | Denied:
         """Edit the configuration and apply it at once; a resume also ends all else that held it back."""

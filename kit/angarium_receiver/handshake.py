@@ -13,9 +13,10 @@ import secrets
 
 from angarium_receiver.keys import HmacKey
 
-# A proof is signed with the key of events. No time of an event has 32 digits, and there is no dot behind
-# which the asker could put a body: so no proof is the signature of an event, for any verifier.
-_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{32,256}\Z")
+# A proof is signed with the key of events. No time of an event begins with a letter, not even for a verifier
+# that reads numbers with leading zeros, and there is no dot behind which the asker could put a body: so no
+# proof is the signature of an event.
+_CHALLENGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{31,255}\Z")
 _ORIGIN = re.compile(r"[\x21-\x7e]{1,256}\Z")
 
 

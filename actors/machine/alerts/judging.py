@@ -20,7 +20,8 @@ ends all alerts.
 Our own outage is not the receiver's failure. So `failing` and `offline` need a failed attempt at least
 `failing_after_s` (or `offline.after_s`) after the first one, or an owner that could make attempts for that
 time while an event waited for one. `handshake_failed` needs a failed handshake at least `failing_after_s`
-after the first one.
+after the first one. Nodes that know alerts but no handshakes cannot read it, so it stays as it is while one
+of them may take over.
 """
 
 from collections.abc import Callable
@@ -90,6 +91,8 @@ def alert_changes(state: State, policy: Policy | None, command: c.JudgeAlerts, n
 def _judge(
     kind: f.AlertKind, state: State, policy: Policy | None, command: c.JudgeAlerts, now: float, raised: bool
 ) -> Cause | None:
+    if kind == "handshake_failed" and not command.handshakes_known:
+        return None
     if kind == "misconfigured":
         return _misconfigured(state, policy, command, raised)
     if policy is not None:

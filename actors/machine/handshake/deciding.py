@@ -1,12 +1,12 @@
 """Decides which facts follow from a handshake."""
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from actors.configuration.policy import Policy
 from actors.ids import fraction
 from actors.machine import commands as c
 from actors.machine import facts as f
-from actors.machine.backoff import backoff_s
+from actors.machine.backoff import backoff_s, longest_backoff_s
 from actors.machine.bucket import Bucket, with_limit
 from actors.machine.handshake.verification import current_handshake, handshake_key, limit_in_force
 from actors.machine.outcome import DISABLE, Answered, Failed, Verdict, judge, retry_after_s
@@ -14,7 +14,11 @@ from actors.machine.state import Handshake, State
 
 ALLOWED_RATE = "webhook-allowed-rate"
 """The header in which a receiver allows so many requests a minute, or `*`: any number."""
-_NUMBER_LENGTH_MAX = 9
+PER_MINUTE_MAX = 999_999_999
+"""The most requests a minute that are recorded as allowed; a higher number is taken as this one."""
+PAUSE_MIN_S, PAUSE_CAP_S = 2.0, 60.0
+"""The shortest pause after the first failed handshake, doubled by each further one up to the second: the URL
+may be that of a stranger, so the receiver's own backoff cannot make it shorter."""
 _ERROR_LENGTH_MAX = 300
 
 
@@ -38,10 +42,8 @@ def handshake_ended(
         "receiver": receiver, "at": at, "key": command.key, "status": outcome.status,
         "latency_ms": outcome.latency_ms,
     }  # fmt: skip
-    verdict = judge(outcome, at)
-    if verdict is Verdict.DELIVERED and isinstance(outcome, Answered):
-        allowed = outcome.header(ALLOWED_RATE) if policy.handshake == "cloudevents" else None
-        per_minute = allowed_per_minute(allowed)
+    if is_proof(outcome):
+        per_minute = allowed_per_minute(outcome) if policy.handshake == "cloudevents" else None
         facts: list[f.Fact] = [f.HandshakeSucceeded(per_minute=per_minute, **common)]
         passed = Handshake(key=command.key, verified=True, per_minute=per_minute)
         limit = limit_in_force(policy, passed)
@@ -49,32 +51,47 @@ def handshake_ended(
             granted = with_limit(limit, bucket, at=at, epoch=command.epoch, unused=False)
             facts.append(f.RateSet(receiver=receiver, limit=limit, bucket=granted))
         return facts
+    asks_to_stop = isinstance(outcome, Answered) and outcome.says(DISABLE)
+    verdict = Verdict.GONE if asks_to_stop else judge(outcome, at)
     failures = known.failures + 1
-    delay_s = backoff_s(policy.retry.base_s, policy.retry.cap_s, failures, fraction(receiver, 0, failures))
-    asked_s = None
+    wait_s = backoff_s(policy.retry.base_s, policy.retry.cap_s, failures, fraction(receiver, 0, failures))
     if verdict is Verdict.THROTTLED and isinstance(outcome, Answered):
-        asked_s = retry_after_s(outcome, at)
+        wait_s = retry_after_s(outcome, at) or wait_s
+    wait_s = max(wait_s, longest_backoff_s(PAUSE_MIN_S, PAUSE_CAP_S, failures))
     failed = f.HandshakeFailed(
-        error=_error(outcome), next_at=at + (asked_s or delay_s), until=at + asked_s if asked_s else 0.0,
+        error=_error(outcome), next_at=at + wait_s,
+        until=at + wait_s if verdict is Verdict.THROTTLED else 0.0,
         ours=isinstance(outcome, Failed) and outcome.ours, **common,
     )  # fmt: skip
     if verdict is not Verdict.GONE:
         return [failed]
-    reason = "asked" if isinstance(outcome, Answered) and outcome.says(DISABLE) else "gone"
-    return [failed, f.Disabled(receiver=receiver, at=at, reason=reason)]
+    return [failed, f.Disabled(receiver=receiver, at=at, reason="asked" if asks_to_stop else "gone")]
 
 
-def allowed_per_minute(text: str | None) -> int | None:
-    """The number of requests that a receiver allows a minute; None if it sets no limit."""
-    text = (text or "*").strip()
-    return int(text) if is_allowed_rate(text) and text != "*" else None
+def is_proof(outcome: Answered | Failed) -> TypeGuard[Answered]:
+    """True if the receiver proved itself: the sender makes a 2xx without the proof a failure.
+
+    A 2xx that disables the receiver comes as it is, and proves nothing.
+    """
+    return isinstance(outcome, Answered) and 200 <= outcome.status < 300 and not outcome.says(DISABLE)
+
+
+def allowed_per_minute(answer: Answered) -> int | None:
+    """The lowest number of requests a minute that a receiver allows; None if it sets no limit."""
+    named = [each.lstrip("0") for each in allowed_rates(answer) if is_allowed_rate(each) and each != "*"]
+    # Python refuses to read a number of thousands of digits.
+    longest = len(str(PER_MINUTE_MAX))
+    return min([int(each) if len(each) <= longest else PER_MINUTE_MAX for each in named], default=None)
+
+
+def allowed_rates(answer: Answered) -> list[str]:
+    """The values of that header in an answer, which may have several."""
+    return [value.strip() for name, value in answer.headers if name == ALLOWED_RATE]
 
 
 def is_allowed_rate(text: str) -> bool:
     """True for the value of that header as CloudEvents defines it: `*`, or a whole number from 1 on."""
-    if text == "*":
-        return True
-    return text.isascii() and text.isdigit() and len(text) <= _NUMBER_LENGTH_MAX and int(text) > 0
+    return text == "*" or (text.isascii() and text.isdigit() and text.strip("0") != "")
 
 
 def _error(outcome: Answered | Failed) -> str:

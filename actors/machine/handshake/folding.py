@@ -21,7 +21,7 @@ def after_handshake(state: State, fact: f.HandshakeFact) -> State:
     if known.verified:
         return state  # An operator asked again: a time-out then takes nothing back.
     failed = replace(known, failures=known.failures + 1, next_at=fact.next_at, error=fact.error)
-    if not fact.ours:
+    if not (fact.ours or fact.until):  # A receiver that asks for a pause does not fail, as with events.
         since = known.failing_since
         failed = replace(failed, failed_at=fact.at, failing_since=fact.at if since is None else since)
     return replace(state, handshake=failed)

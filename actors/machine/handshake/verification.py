@@ -12,6 +12,9 @@ from actors.ids import stable_hash
 from actors.machine.bucket import RateLimit
 from actors.machine.state import Handshake, State
 
+KEY_BYTES = 20
+"""Length of a key. A person who configures a receiver chooses the URL and secrets, and with 8 bytes could
+find two texts with the same key; then the proof of one URL would count for another."""
 KEYS_KEPT_MAX = 4096
 """Keys that are kept: each step of a receiver with a handshake needs its key."""
 
@@ -24,7 +27,9 @@ def handshake_key(policy: Policy) -> str:
 @lru_cache(maxsize=KEYS_KEPT_MAX)
 def key_of(kind: str, url: str, secrets: tuple[str, ...], old_secrets: tuple[OldSecret, ...]) -> str:
     """The key of a handshake about these."""
-    return stable_hash("\n".join([kind, url, *secrets, "", *(each.secret for each in old_secrets)]))
+    return stable_hash(
+        "\n".join([kind, url, *secrets, "", *(each.secret for each in old_secrets)]), KEY_BYTES
+    )
 
 
 def is_verified(state: State, policy: Policy) -> bool:

@@ -139,6 +139,7 @@ class AlertWatch:
             limits=limits, waiting_min=waiting_min, waiting_max=waiting_max,
             oldest_at=pending.oldest_at, invalid=actor.live.invalid,
             watched_since=max(actor.live.failing_restored_at, self._interrupted_at),
+            handshakes_known=actor.environment.handshakes_known(),
         )  # fmt: skip
 
     async def publish(self, unpublished: list[Actor]) -> None:

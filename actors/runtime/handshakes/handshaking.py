@@ -34,14 +34,15 @@ class _Begun(Struct, frozen=True):
 
 
 class Handshaking:
-    """The handshakes of one receiver, one at a time. `wake` is called after each."""
+    """The handshakes of one receiver, one at a time, the last at `begun_at`. `wake` is called after each."""
 
-    __slots__ = ("_live", "_wake", "under_way")
+    __slots__ = ("_live", "_wake", "begun_at", "under_way")
 
     def __init__(self, live: LiveState, wake: Callable[[], None]) -> None:
         self._live = live
         self._wake = wake
         self.under_way = False
+        self.begun_at = 0.0
 
     def start(self, policy: Policy, now: float) -> asyncio.Future[Outcome]:
         """Start a handshake; the caller knows that there is a token. The future ends with the shard."""
@@ -51,6 +52,8 @@ class Handshaking:
         live.tokens.take(now, environment.epoch)
         live.tokens.set_aside += limited
         self.under_way = True
+        self.begun_at = now
+        environment.attempt_started()
         live.record(c.StartHandshake(), now)
         environment.spawn(self._run(_Begun(policy, environment.recorder.index, now, limited), ended))
         return ended
@@ -62,6 +65,7 @@ class Handshaking:
                 ended.set_result(outcome)
         finally:
             self.under_way = False
+            self._live.environment.attempt_ended()
             ended.cancel()
         self._wake()
 

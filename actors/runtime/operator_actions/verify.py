@@ -9,6 +9,9 @@ from actors.machine.outcome import Answered, Failed, NotSent
 from actors.runtime.actor import Actor
 from actors.times_as_text import age_text
 
+VERIFY_EVERY_S = 1.0
+"""The shortest time between a handshake and one that is asked for: the URL may be that of a stranger."""
+
 
 async def verify(actor: Actor) -> Answered | Failed:
     """Make a handshake, and return once its outcome is recorded; raises ControlDenied if none may be made."""
@@ -27,6 +30,8 @@ async def verify(actor: Actor) -> Answered | Failed:
     is_adopted = actor.adopted_policy is policy
     if actor.handshaking.under_way or not is_adopted or not environment.may_start():
         raise ControlDenied("unavailable", "the shard is not ready at the moment; try again")
+    if now < actor.handshaking.begun_at + VERIFY_EVERY_S:
+        raise ControlDenied("rate_limited", f"{receiver} was asked a moment ago; try again in a second")
     bucket = actor.live.bucket_at(now)
     if bucket is not None and take(bucket) is None:
         raise ControlDenied("rate_limited", f"{receiver} has no token left; try again later")

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from actors.configuration.policy import Policy
+from actors.machine.handshake.verification import handshake_key
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.status import Head, inspect
@@ -35,7 +36,8 @@ async def state_at(ledger: OpenLedger, receiver: str, at: int) -> dict[str, Any]
             "not_found", f"there was no receiver {receiver} at {text(at)}, as far as the ledger knows"
         )
     now = await ledger.queries.standing(number)
-    state, policy = found.state, _policy(ledger, configured, found.state)
+    policy = _policy(ledger, configured, found.state)
+    state = _about(policy, found.state)
     document = inspect(
         state, policy, View(), at / 1000, shard=now.shard, node=await ledger.queries.owner(now.shard, at),
         queued=0, backlog=0, head=_head(state), last_answer=None, problems=[],
@@ -53,6 +55,14 @@ def _policy(ledger: OpenLedger, configured: list[Configured], state: State) -> P
         return Policy(url=UNKNOWN_URL) if state.opened else None
     default = ledger.settings.rate
     return replace(policy, rate=default) if policy.rate is None and default is not None else policy
+
+
+def _about(policy: Policy | None, state: State) -> State:
+    """The state with its handshake taken to be about this configuration: its URL and secrets are not kept."""
+    known = state.handshake
+    if policy is None or known is None:
+        return state
+    return replace(state, handshake=replace(known, key=handshake_key(policy)))
 
 
 def _head(state: State) -> Head | None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from actors.machine import facts as f
@@ -34,6 +35,7 @@ from tests.support.ledgers import (
 from tests.support.waiting import until
 
 OTHER = "other.billing"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 AT = "/v1/tenants/acme/receivers/billing"
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
 
@@ -248,6 +250,27 @@ async def test_the_state_at_a_past_time(
     assert then["ledger"]["gaps"] == []
     problem(await reader.get(path, params={"at": "2020-01-01T00:00:00Z"}), 404, "not-found")
     problem(await reader.get(path, params={"at": instant_text(now + ago_s)}), 422, "invalid")
+
+
+@pytest.mark.parametrize(("kind", "secrets"), [("hmac", [SECRET]), ("cloudevents", [])])
+async def test_the_past_state_of_a_receiver_that_proved_itself_is_verified(
+    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, kind: str, secrets: list[str]
+) -> None:
+    """The ledger has neither the URL nor the secrets that the handshake was about."""
+    receiver, path = "acme.proved", "/v1/tenants/acme/receivers/proved/state"
+    members = {"url": "https://example.com/", "handshake": kind, "secrets": secrets}
+    await StoredConfigurations(api.js, api.names).put(receiver, msgspec.json.encode(members))
+    pen.at = time.time() - 1
+    await pen.flush(
+        f.Opened(receiver=receiver, at=pen.at, position=0),
+        f.HandshakeStarted(receiver=receiver, at=pen.at, key="k"),
+        f.HandshakeSucceeded(receiver=receiver, at=pen.at, key="k", per_minute=120),
+        receiver=receiver,
+    )
+    await catch_up(api.js, api.names, ledger)
+    then = await ok(reader, path, at=instant_text(time.time()))
+    assert (then["phase"], then["handshake"]["kind"], then["handshake"]["verified"]) == ("idle", kind, True)
+    assert SECRET not in msgspec.json.encode(then).decode()
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,6 @@ HANDSHAKE_MUTANTS = [
            ((decide, "handshake_started", _started_without_bucket),),
            scenarios.node_dies_after_a_handshake),
     Mutant("handshake-rate", "the rate that a receiver allows in its handshake lowers the configured one",
-           ((deciding, "allowed_per_minute", lambda text: None),),
+           ((deciding, "allowed_per_minute", lambda answer: None),),
            scenarios.receiver_allows_few_requests),
 ]  # fmt: skip

@@ -34,7 +34,7 @@ def receiver_does_not_prove_itself_at_first() -> None:
         stage.run.receivers.secrets[R] = NEW
         _begin(stage)
         stage.publish(*old(5))
-        stage.wait(10.0)
+        stage.wait(20.0)
         stage.expect(_made(stage) > 3, f"{_made(stage)} handshakes were made")
         stage.expect(not stage.delivered(), "something was delivered")
         stage.run.receivers.secrets[R] = OLD

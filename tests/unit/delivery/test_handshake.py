@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hmac
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,10 +12,18 @@ import pytest
 
 from actors.configuration.policy import OldSecret, Policy, Rate
 from actors.machine.event import Event
+from actors.machine.handshake.deciding import is_proof
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt
-from angarium.delivery.handshake import ANSWER_MAX, NONCE_LENGTH_MAX
-from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response, request_head
+from angarium.delivery.handshake import ANSWER_MAX, NONCE_LENGTH_MAX, check_proof, question
+from angarium.delivery.http_exchange.transport import (
+    Failure,
+    FailureKind,
+    ProfileNames,
+    Request,
+    Response,
+    request_head,
+)
 from angarium.delivery.sender import HttpSender
 from angarium.development.handshakes import handshake_reply
 from angarium.http_server import Received
@@ -96,7 +105,7 @@ def test_a_handshake_by_hmac_is_a_get_with_a_challenge_that_never_comes_again() 
     assert request_head(first).endswith(b"\r\n\r\n")
     assert b"content-length" not in request_head(first)
     assert first.lines[0] != second.lines[0]
-    assert len(receiver.given["angarium-challenge"]) >= 32
+    assert re.fullmatch("[A-Za-z][A-Za-z0-9_-]{42,}", receiver.given["angarium-challenge"])
     assert receiver.given["x-team"] == "a"
     assert not {"webhook-id", "webhook-signature", "angarium-event"} & set(receiver.given)
 
@@ -110,6 +119,7 @@ def test_each_secret_that_signs_now_is_proof() -> None:
         assert isinstance(ask(proving(OTHER_KEY), rotated), Answered) is proves
     two = Policy(url=HMAC.url, secrets=("whs512_" + OTHER.removeprefix("whsec_"), SECRET), handshake="hmac")
     assert isinstance(ask(proving(OTHER_KEY), two), Answered)
+    assert isinstance(ask(proving(), two), Answered)
 
 
 def test_an_hmac_of_anything_else_is_no_proof() -> None:
@@ -156,7 +166,7 @@ def test_further_members_of_an_answer_are_ignored() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 307, 401, 404, 405, 410, 429, 500])
 def test_a_proof_counts_only_with_a_success(status: int) -> None:
-    """A redirect is not followed, and no status but 2xx is judged by its body."""
+    """A redirect is not followed, and no status but 2xx is check_proof by its body."""
     receiver = Receiver(
         lambda asked: json.dumps({"nonce": "n", "hmac": signed(KEY, asked, "n")}).encode(), status,
         {"location": "https://elsewhere.example/"},
@@ -198,8 +208,13 @@ def test_the_receiver_of_listen_proves_nothing_to_other_requests() -> None:
 
 
 @pytest.mark.parametrize(
-    "challenge", ['1798365600.{"order":7}', "1798365600", "c" * 31, "c" * 31 + ".", "ü" * 32]
-)
+    "challenge",
+    [
+        '1798365600.{"order":7}', "1798365600", "c" * 31, "c" * 31 + ".", "ü" * 32,
+        "1798365600".zfill(32), "1798365600e0".zfill(32), "0x" + "6b314960".zfill(32), "_" + "1" * 32,
+        "-" + "1" * 32,
+    ],
+)  # fmt: skip
 def test_the_receiver_of_listen_signs_no_text_that_could_be_an_event(challenge: str) -> None:
     asked = Received("GET", "/", {"angarium-challenge": challenge}, b"")
     assert handshake_reply(asked, [SECRET]) is None
@@ -244,7 +259,7 @@ def test_a_receiver_consents_by_naming_our_origin_or_any(origin: str) -> None:
     assert isinstance(ask(consent(origin=origin), CLOUDEVENTS), Answered)
 
 
-@pytest.mark.parametrize("rate", ["*", "1", "120", "999999999"])
+@pytest.mark.parametrize("rate", ["*", "1", "120", "999999999", "1" + "0" * 5000])
 def test_a_receiver_may_allow_a_rate(rate: str) -> None:
     outcome = ask(consent(origin="*", rate=rate), CLOUDEVENTS)
     assert isinstance(outcome, Answered)
@@ -270,6 +285,41 @@ def test_a_status_alone_is_no_consent() -> None:
     )
 
 
-@pytest.mark.parametrize("rate", ["", "0", "-1", "1.5", "+1", "ten", "1_000", "٣", "1000000000"])
+@pytest.mark.parametrize("rate", ["", "0", "-1", "1.5", "+1", "ten", "1_000", "٣", "000"])
 def test_a_rate_that_cannot_be_read_is_no_consent(rate: str) -> None:
     assert why(consent(origin="*", rate=rate), CLOUDEVENTS).startswith("webhook-allowed-rate is neither")
+
+
+def test_each_of_several_allowed_rates_must_be_one() -> None:
+    answer = Answered(
+        status=200, latency_ms=1.0,
+        headers=(
+            ("webhook-allowed-origin", "*"), ("webhook-allowed-rate", "5"), ("webhook-allowed-rate", "ten"),
+        ),
+    )  # fmt: skip
+    assert isinstance(check_proof(answer, question(CLOUDEVENTS), CLOUDEVENTS, NOW), Failed)
+
+
+@pytest.mark.parametrize("policy", [HMAC, CLOUDEVENTS])
+def test_an_answer_that_disables_the_receiver_is_not_judged_by_its_proof(policy: Policy) -> None:
+    outcome = ask(Receiver(headers={"angarium-disable": "true"}), policy)
+    assert isinstance(outcome, Answered)
+    assert not is_proof(outcome)
+
+
+def test_the_request_of_a_handshake_has_the_bounds_of_an_attempt() -> None:
+    """A handshake begins only within the lease, takes no longer, and goes through the profiles."""
+
+    def may_start() -> bool:
+        return False
+
+    receiver, names = Receiver(), ProfileNames(proxy="one", tls="two")
+    slow = Policy(url=HMAC.url, secrets=(SECRET,), handshake="hmac", timeout_s=3.0)
+    attempt = Attempt(
+        receiver="acme.billing", policy=slow, event=EVENT, sequence=None, ordinal=1,
+        may_start=may_start, kind="handshake",
+    )  # fmt: skip
+    receiver.failure = Failure(kind=FailureKind.LEASE, detail="the lease expired", latency_s=0.0)
+    asyncio.run(HttpSender(receiver, profile_names=lambda _: names).send(attempt))
+    [request] = receiver.requests
+    assert (request.may_start, request.timeout_s, request.profiles) == (may_start, 3.0, names)

@@ -114,7 +114,19 @@ def test_a_challenge_is_answered_with_the_proof() -> None:
 
 
 @pytest.mark.parametrize(
-    "challenge", ["", "a b" * 20, "é" * 40, "x" * 257, "7" * 31, "1800000000." + "x" * 40]
+    "challenge",
+    [
+        "",
+        "a b" * 20,
+        "é" * 40,
+        "x" * 257,
+        "x" * 31,
+        "1800000000." + "x" * 40,
+        "1800000000".zfill(32),
+        "1800000000e0".zfill(32),
+        "0x" + "6b49d200".zfill(32),
+        "_" + "1" * 32,
+    ],
 )
 def test_an_odd_challenge_is_refused(challenge: str) -> None:
     assert status(receiver().receive("GET", {"angarium-challenge": challenge}, b"")) == 400

@@ -54,6 +54,7 @@ def test_only_these_facts_hold_nothing_up() -> None:
     hurry = {
         f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.DuplicateDropped, f.Parked, f.Unparked,
         f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished,
+        f.HandshakeFailed,
     }  # fmt: skip
     assert set(NEEDS_NO_CONFIRMATION) == hurry
     assert hurry < set(get_args(f.Fact))

@@ -11,8 +11,9 @@ from actors.configuration.policy import OldSecret, Policy, Rate, Retry
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
+from actors.machine.handshake.deciding import PER_MINUTE_MAX, allowed_per_minute
 from actors.machine.handshake.verification import handshake_key, is_verified, limit_in_force
-from actors.machine.outcome import Failed
+from actors.machine.outcome import Answered, Failed
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule, hold
 from actors.machine.state import Handshake
@@ -85,6 +86,11 @@ def test_no_secret_can_be_moved_between_the_members_of_a_key() -> None:
         handshake_key(asking()), handshake_key(asking(secrets=(OTHER, SECRET))),
     }  # fmt: skip
     assert len(keys) == 4
+
+
+def test_no_one_can_find_two_urls_with_the_same_key_of_a_handshake() -> None:
+    """A person may choose both: then 64 bits take 2^32 trials, and 160 bits 2^80."""
+    assert len(bytes.fromhex(handshake_key(asking()))) * 8 >= 160
 
 
 def test_the_outcome_of_an_outdated_handshake_counts_for_nothing() -> None:
@@ -177,6 +183,38 @@ def test_a_receiver_that_wants_nothing_is_disabled_by_its_handshake(outcome: Any
     assert actor.step(head=event(1)) == c.StartHandshake()
 
 
+@pytest.mark.parametrize("members", [{}, {"webhook_allowed_origin": "*"}])
+def test_a_success_that_disables_is_no_proof_and_disables(members: dict[str, str]) -> None:
+    actor = Shaking(handshake="cloudevents", secrets=())
+    actor.over(actor.begin(), answer(200, angarium_disable="true", **members))
+    assert actor.state.disabled == "asked"
+    assert not actor.verified()
+
+
+@pytest.mark.parametrize("base_s", [0.05, 0.5])
+def test_pauses_after_failed_handshakes_grow_from_2_s_to_60_s_under_any_backoff(base_s: float) -> None:
+    """The URL may be that of a stranger, and the times are chosen by the person who put it."""
+    actor, waits = Shaking(retry=Retry(base_s=base_s, cap_s=base_s)), []
+    for _ in range(8):
+        [fact] = actor.over(actor.begin(), answer(404))
+        assert isinstance(fact, f.HandshakeFailed)
+        waits.append(fact.next_at - NOW)
+    assert waits == [2, 4, 8, 16, 32, 60, 60, 60]
+
+
+@pytest.mark.parametrize(
+    "outcome", [answer(429), answer(429, retry_after="1"), answer(503, retry_after="60")]
+)
+def test_a_receiver_that_asks_for_a_pause_does_not_fail_its_handshake(outcome: Any) -> None:
+    actor = Shaking()
+    for at in (0, 70):
+        [fact] = actor.over(actor.begin(NOW + at), outcome, NOW + at)
+        assert isinstance(fact, f.HandshakeFailed)
+        assert actor.state.throttled_until == fact.next_at >= NOW + at + 2
+    assert actor.state.handshake is not None
+    assert (actor.state.handshake.failures, actor.state.handshake.failing_since) == (2, None)
+
+
 def test_a_resume_ends_the_backoff_of_a_handshake() -> None:
     actor = Shaking(retry=Retry(base_s=3600, cap_s=3600))
     actor.over(actor.begin(), answer(500))
@@ -265,3 +303,14 @@ def test_only_the_handshake_of_cloudevents_may_lower_the_rate() -> None:
     actor = Shaking()
     actor.over(actor.begin(), answer(200, webhook_allowed_rate="60"))
     assert actor.state.limit is None
+
+
+@pytest.mark.parametrize(
+    ("rates", "per_minute"),
+    [(["1000", " 1 ", "*"], 1), (["9" * 5000, "*"], PER_MINUTE_MAX), (["0" * 5000 + "7"], 7), (["*"], None)],
+)
+def test_the_lowest_allowed_rate_counts_and_a_huge_one_is_the_highest(
+    rates: list[str], per_minute: int | None
+) -> None:
+    headers = tuple(("webhook-allowed-rate", each) for each in rates)
+    assert allowed_per_minute(Answered(status=200, latency_ms=1.0, headers=headers)) == per_minute

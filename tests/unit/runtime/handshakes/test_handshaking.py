@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from actors.configuration.policy import Offline, Rate, Retry
+from actors.configuration.policy import AlertSettings, Offline, Rate, Retry
 from actors.errors import ControlDenied
 from actors.machine import facts as f
 from actors.machine.bucket import GRANT_MAX_S
 from actors.machine.outcome import INTERNAL, Failed, Outcome
 from actors.ports import Attempt
 from actors.runtime.operator_actions.ping import ping
-from actors.runtime.operator_actions.verify import verify
+from actors.runtime.operator_actions.verify import VERIFY_EVERY_S, verify
 from tests.unit.worlds.shard import RECEIVER, ShardWorld, relaxed, strict
 from tests.unit.worlds.values import NO_ANSWER, answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -238,6 +238,17 @@ async def test_a_lower_rate_counts_an_attempt_that_waits_for_its_record() -> Non
     assert kinds(world) == ["handshake", "handshake", "event"]
 
 
+@in_virtual_time
+async def test_a_planned_handover_waits_for_the_outcome_of_a_handshake() -> None:
+    world = strict(**ASKS)
+    world.sender.latency_s = 2.0
+    world.publish()
+    await world.until(lambda: len(world.sender.made) == 1)
+    await world.host.drain(10)
+    assert len(world.journal.of(f.HandshakeSucceeded)) == 1
+    assert world.host.in_flight == 0
+
+
 # ---- verify
 
 
@@ -249,6 +260,7 @@ async def test_verify_returns_when_the_outcome_is_recorded_also_of_a_paused_rece
     assert await verify(actor) == answer(200)
     assert len(world.journal.of(f.HandshakeSucceeded)) == 1
     world.sender.reply = lambda _: answer(404)
+    await world.pass_time(VERIFY_EVERY_S)
     assert await verify(actor) == answer(404)
     assert len(world.journal.of(f.HandshakeFailed)) == 1
     world.sender.reply = lambda _: answer(200)
@@ -256,6 +268,33 @@ async def test_verify_returns_when_the_outcome_is_recorded_also_of_a_paused_rece
     world.publish()
     await world.until_settled(1)
     assert kinds(world) == ["handshake", "handshake", "event"]
+
+
+@in_virtual_time
+async def test_verify_is_refused_within_a_second_of_the_last_handshake() -> None:
+    world = strict(**ASKS)
+    actor = await world.host.residents.when_loaded(RECEIVER)
+    await world.until(lambda: actor.adopted_policy is not None)
+    await verify(actor)
+    with pytest.raises(ControlDenied, match="asked a moment ago"):
+        await verify(actor)
+    await world.pass_time(VERIFY_EVERY_S)
+    await verify(actor)
+    assert kinds(world) == ["handshake"] * 2
+
+
+@in_virtual_time
+async def test_verify_waits_until_its_outcome_is_confirmed() -> None:
+    world = strict(**ASKS)
+    actor = await world.host.residents.when_loaded(RECEIVER)
+    await world.until(lambda: actor.adopted_policy is not None)
+    world.journal.hold_at = f.HandshakeSucceeded
+    checking = asyncio.get_running_loop().create_task(verify(actor))
+    await world.until(lambda: bool(world.sender.made))
+    await world.pass_time(5)
+    assert not checking.done()
+    world.journal.let_go()
+    assert await checking == answer(200)
 
 
 @in_virtual_time
@@ -323,3 +362,38 @@ async def test_a_receiver_that_does_not_prove_itself_raises_an_alert_until_it_do
     assert (world.alerts.stored[1].alert, type(world.alerts.stored[1])) == (
         "handshake_failed", f.AlertRecovered,
     )  # fmt: skip
+
+
+@in_virtual_time
+async def test_the_alert_about_handshakes_is_not_recorded_while_an_older_node_lives() -> None:
+    """The end of the alert is not recorded either: such a node knows alerts, but not this one."""
+    world = strict(**ASKS, retry=Retry(base_s=8, cap_s=8), offline=Offline(after_s=864000))
+    world.sender.reply = lambda _: answer(404)
+    world.publish()
+    await world.until(lambda: world.state.handshake is not None and world.state.handshake.failures == 3)
+    world.all_know_handshakes = False
+    await world.pass_time(600)
+    assert world.journal.of(f.AlertRaised) == []
+    world.all_know_handshakes = True
+    await world.until(lambda: bool(world.alerts.stored))
+    world.all_know_handshakes = False
+    world.put(policy())
+    await world.pass_time(60)
+    assert world.journal.of(f.AlertRecovered) == []
+    world.all_know_handshakes = True
+    await world.until(lambda: bool(world.journal.of(f.AlertRecovered)))
+
+
+@in_virtual_time
+async def test_an_unproven_receiver_leaves_memory_with_its_alert_once_nothing_waits() -> None:
+    world = strict(
+        **ASKS, retry=Retry(base_s=8, cap_s=8, max_age_s=600), offline=Offline(after_s=864000),
+        alerts=AlertSettings(dead_letters_quiet_s=60.0),
+    )  # fmt: skip
+    world.sender.reply = lambda _: answer(404)
+    world.publish()
+    await world.until(lambda: bool(world.alerts.stored))
+    await world.pass_time(3600)
+    assert RECEIVER not in world.host.actors or world.actor.resting
+    raised = [each.kind for each in world.journal.folded[RECEIVER].alerts if each.raised]
+    assert raised == ["handshake_failed"]
