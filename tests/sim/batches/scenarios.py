@@ -12,8 +12,9 @@ LINGER_S = 30.0
 """Longer than it takes to publish four events, so that they go in one POST."""
 
 
-def _put(stage: Stage, max_events: int, **members: Any) -> None:
-    stage.put(batch={"max_events": max_events, "linger_s": LINGER_S}, **members)
+def _put(stage: Stage, max_events: int, *, max_bytes: int = 1000, **members: Any) -> None:
+    batch = {"max_events": max_events, "max_bytes": max_bytes, "linger_s": LINGER_S}
+    stage.put(batch=batch, **members)
 
 
 def _first_is_rejected_then(stage: Stage, manner: Manner) -> None:
@@ -37,7 +38,7 @@ def batch_is_cut_and_the_limit_grows_again() -> None:
         stage.receiver_is(Manner.ERRS)
         stage.publish(*FOUR)
         stage.until(lambda: _failed_together(stage) == (1, 4))
-        _put(stage, 2)
+        _put(stage, 4, max_bytes=4)  # Two bodies.
         stage.until(lambda: _failed_together(stage) == (1, 2))
         _put(stage, 4)
         stage.wait(2.0)
