@@ -1,6 +1,7 @@
 """Batches: several events in one POST, over failures, crashes, changes of the configuration and parking."""
 
 import asyncio
+import gc
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,6 +33,8 @@ QUICK = Retry(base_s=0.05, cap_s=0.05)
 def explore(seeds: Iterable[int], off: str = "") -> None:
     for seed in seeds:
         explore_batches(seed, STEPS, off)
+        if seed % 100 == 99:
+            gc.collect()  # The worlds of a thousand seeds take gigabytes until then.
 
 
 def test_with_every_rule_the_promises_of_batches_hold() -> None:
@@ -46,7 +49,7 @@ def test_without_this_rule_of_batches_a_promise_is_broken(rule: str) -> None:
 
 @pytest.mark.soak
 def test_with_every_rule_the_promises_of_batches_hold_for_long() -> None:
-    explore(range(5_000))
+    explore(range(1_500))
 
 
 @pytest.mark.soak
