@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import angarium_receiver
 import pytest
 
 from angarium import __version__
@@ -41,8 +42,9 @@ def test_a_release_is_made_by_its_command_and_its_wheel_runs_the_demo(tmp_path: 
     assert made.returncode == 0, made.stdout + made.stderr
     assert "kept    everything arrived" in made.stdout
     hashes = dict(line.split("  ")[::-1] for line in (tmp_path / "SHA256SUMS").read_text().splitlines())
-    name = f"dist/angarium-{__version__}"
-    assert hashes.keys() == {"angarium.cdx.json", f"{name}-py3-none-any.whl", f"{name}.tar.gz"}
+    names = f"dist/angarium-{__version__}", f"dist/angarium_receiver-{angarium_receiver.__version__}"
+    wheels_and_sources = {name + end for name in names for end in ("-py3-none-any.whl", ".tar.gz")}
+    assert hashes.keys() == {"angarium.cdx.json"} | wheels_and_sources
     for file, digest in hashes.items():
         assert hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() == digest
     bill = json.loads((tmp_path / "angarium.cdx.json").read_text())
