@@ -134,6 +134,10 @@ class Tracer:
         """Export the spans of these facts, which the journal holds."""
         for entry in entries:
             fact = entry.fact
+            if isinstance(fact, Parked | Unparked | Removed):
+                self._note_parking(fact)
+            if not self._known:
+                continue
             match fact:
                 case Delivered() | AttemptFailed() | Throttled():
                     self._posted(fact)
@@ -142,12 +146,6 @@ class Tracer:
                 case DeadLettered():
                     for event in fact.events:
                         self._settled(fact, event)
-                case Parked():
-                    self._parked_at[fact.receiver] = fact.at
-                    if len(self._parked_at) > PARKED_MAX:
-                        del self._parked_at[next(iter(self._parked_at))]
-                case Unparked():
-                    self._parked_at.pop(fact.receiver, None)
                 case Forgot() | Removed() | Missing() | Repaired():
                     # Some of these events are gone. An attempt at any other notes its trace again.
                     self._known.forget_receiver(fact.receiver, fact.next_sequence)
@@ -183,6 +181,14 @@ class Tracer:
             post, url = notes[0][1].posts[-1], notes[0][1].url
             deliveries = [delivery_name(fact.receiver, event, note.context) for event, note in notes]
             self._export(lambda: batch_span(fact, post, url, deliveries))
+
+    def _note_parking(self, fact: Parked | Unparked | Removed) -> None:
+        if not isinstance(fact, Parked):
+            self._parked_at.pop(fact.receiver, None)
+            return
+        self._parked_at[fact.receiver] = fact.at
+        if len(self._parked_at) > PARKED_MAX:
+            del self._parked_at[next(iter(self._parked_at))]
 
     def _moments_before(self, receiver: str, event: Event) -> list[Moment]:
         """The moments of an event before its first attempt: it may have waited in the stream alone."""

@@ -134,6 +134,15 @@ def of_receiver(fact: Fact) -> list[JournalEntry]:
     return [JournalEntry(1, fact, State(receiver=RECEIVER))]
 
 
+def test_a_receiver_that_was_removed_is_parked_no_longer() -> None:
+    traced = Traced()
+    traced.tracer.export(of_receiver(Parked(receiver=RECEIVER, at=90.0)))
+    traced.tracer.export(of_receiver(Removed(receiver=RECEIVER, at=95.0, position=0, next_sequence=1)))
+    traced.attempt()
+    traced.record(Delivered, at=120.0, attempt=1, status=204)
+    assert traced.spans[-1].moments == ()
+
+
 @pytest.mark.parametrize("batched", [False, True])
 def test_an_event_that_waited_in_the_stream_alone_was_parked_from_then_on(batched: bool) -> None:
     """Later ones were parked when they were stored; those after the end of it were not."""
