@@ -79,7 +79,7 @@ async def test_a_quota_is_exact_to_the_byte(js: JetStream, names: Names) -> None
 async def test_the_largest_tenant_is_evicted_even_if_another_has_few_large_events(
     js: JetStream, names: Names
 ) -> None:
-    """Where a stream is cut depends on when it was created: a look may be wrong, one of a hundred at most."""
+    """Where a stream is cut depends on when it was created: one sampling of a hundred may be wrong."""
     chance, chosen = random.Random(1), Counter[str]()
     for number in range(3000):
         is_rare = chance.random() < 0.003

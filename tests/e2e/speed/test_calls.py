@@ -14,8 +14,8 @@ from angarium.bench.measuring.counting import Calls
 
 CALLS_MAX: dict[DeliveryKind, float] = {"strict": 260.0, "relaxed": 360.0, "fanned out": 380.0}
 """Calls for one delivery under Python 3.11. Runs differ by 1 on a machine at rest; on one that is overloaded
-receivers are parked, relaxed ones most, which took up to 12 more. At rest they are 256, 350 and 373; the bounds
-are for the whole suite, which runs other tests meanwhile.
+receivers are parked, relaxed ones most, which took up to 12 more. At rest they are 256, 350 and 373; the
+bounds are for the whole suite, which runs other tests meanwhile.
 
 Who needs more says here for what; who needs fewer lowers it. The table goes along. Three of them, in strict
 order, are for answers that steer and for alerts, and five for POSTs that may have several events. In relaxed
