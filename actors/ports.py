@@ -79,7 +79,7 @@ class Clock(Protocol):
     def now(self) -> float: ...
 
 
-class Batch(Struct, frozen=True, gc=False, kw_only=True):
+class BacklogPage(Struct, frozen=True, gc=False, kw_only=True):
     """The result of a read of one receiver's backlog: events in stream order.
 
     `complete`: the leader has no more events of this receiver up to the position that the read should reach.
@@ -89,7 +89,7 @@ class Batch(Struct, frozen=True, gc=False, kw_only=True):
     complete: bool
 
 
-class ShardBatch(Struct, frozen=True, gc=False, kw_only=True):
+class ShardPage(Struct, frozen=True, gc=False, kw_only=True):
     """The result of a read of the whole shard: events with their receivers, in stream order.
 
     `complete`: the shard has no more events up to the position that the read should reach.
@@ -102,11 +102,11 @@ class ShardBatch(Struct, frozen=True, gc=False, kw_only=True):
 class Backlog(Protocol):
     """Reads a receiver's own subject in the deliveries stream. Every method may raise Unavailable."""
 
-    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> Batch:
+    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> BacklogPage:
         """The next events above position `after`; asks the leader if a replica ends below `up_to`."""
         ...
 
-    async def read_all(self, after: int, up_to: int, count_max: int) -> ShardBatch:
+    async def read_all(self, after: int, up_to: int, count_max: int) -> ShardPage:
         """The next messages of all receivers of the shard, those for malformed names included."""
         ...
 

@@ -54,7 +54,7 @@ class AlertWriter:
         if (
             isinstance(answer, Stored)
             and answer.duplicate
-            and not await self._is_stored(answer.sequence, f"{tenant}.{event_type}", body)
+            and not await self._is_stored(answer.position, f"{tenant}.{event_type}", body)
         ):
             # Another producer used the message id before us.
             answer = await self._js.publish(subject, body, headers)

@@ -17,7 +17,7 @@ The rules that everything else relies on:
    everybody who folds the journal assigns the same numbers, and no write precedes a POST.
 2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed. The
    facts in `NEEDS_NO_CONFIRMATION` hold nothing up; every other one must be confirmed before anything starts.
-   Relaxed order has the same numbers: an event is `EventAccepted` in its turn, before any result of it or of
+   Relaxed order has the same numbers: an event is `EventsNumbered` in its turn, before any result of it or of
    a later one.
 3. Everything that influences numbering (window, removal, opening) is state. It is changed by a fact that is
    confirmed before anything is posted under it, from a position above all that an earlier owner may have

@@ -56,7 +56,7 @@ class DropDuplicate(Struct, frozen=True, gc=False):
     event: Event
 
 
-class AcceptEvents(Struct, frozen=True, gc=False):
+class NumberEvents(Struct, frozen=True, gc=False):
     """Give the events their numbers before their first attempt, since later ones may be settled before."""
 
     events: tuple[Event, ...]
@@ -219,7 +219,7 @@ class RecordAlertsPublished(Struct, frozen=True):
 
 
 Command = (
-    RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropDuplicate | AcceptEvents | StartAttempt
+    RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropDuplicate | NumberEvents | StartAttempt
     | StartPing | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
     | RefuseEvent | TurnAway | PassOver | RecordBuried | EraseOpenEvent | EraseWaitingEvent
     | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake

@@ -28,7 +28,7 @@ from actors.machine.state import State, open_entry
 FAILURES_IN_A_ROW_MAX = 5
 """Failures in a row, of any events, after which a receiver in relaxed order backs off as a whole."""
 NEEDS_NO_CONFIRMATION = (
-    f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.DuplicateDropped, f.Parked, f.Unparked,
+    f.Delivered, f.AttemptFailed, f.Throttled, f.EventsNumbered, f.DuplicateDropped, f.Parked, f.Unparked,
     f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished, f.HandshakeFailed,
 )  # fmt: skip
 _NONE_OPEN: dict[int, int] = {}
@@ -52,8 +52,8 @@ def decide(
             return [_given_up(state, command, at, bucket)]
         case c.DropDuplicate(event):
             return [f.DuplicateDropped(receiver=receiver, position=event.position, id=event.id)]
-        case c.AcceptEvents(events):
-            return [f.EventAccepted(receiver=receiver, events=with_their_numbers(state, events))]
+        case c.NumberEvents(events):
+            return [f.EventsNumbered(receiver=receiver, events=with_their_numbers(state, events))]
         case c.StartAttempt(events):
             return [f.Started(
                 receiver=receiver, events=with_their_numbers(state, events), at=at, bucket=bucket

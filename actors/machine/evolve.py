@@ -27,7 +27,7 @@ def evolve(state: State, fact: f.Fact) -> State:
             return after_outcome(state, fact)
         case f.DeadLettered():
             return _after_dead_letter(state, fact)
-        case f.EventAccepted(events=events):
+        case f.EventsNumbered(events=events):
             return _with_open(state, events)
         case f.Started(events=events, bucket=bucket):
             return replace(_with_open(state, events), bucket=bucket or state.bucket)

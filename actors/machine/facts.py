@@ -124,7 +124,7 @@ class Buried(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="buried")
     positions: tuple[int, ...] = ()
 
 
-class EventAccepted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="accepted"):
+class EventsNumbered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="accepted"):
     """The event got its number (relaxed order: later events may be settled before it)."""
 
     events: tuple[Numbered, ...]
@@ -432,9 +432,9 @@ OutcomeFact = Delivered | AttemptFailed | Throttled
 AlertFact = AlertRaised | AlertRecovered
 HandshakeFact = HandshakeStarted | HandshakeSucceeded | HandshakeFailed
 Fact = (
-    Delivered | AttemptFailed | Throttled | DeadLettered | Buried | EventAccepted | Started | DuplicateDropped
-    | Parked | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet | Retargeted | Paused
-    | Resumed | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
+    Delivered | AttemptFailed | Throttled | DeadLettered | Buried | EventsNumbered | Started
+    | DuplicateDropped | Parked | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet
+    | Retargeted | Paused | Resumed | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
     | AlertRaised | AlertRecovered | AlertsPublished
     | HandshakeStarted | HandshakeSucceeded | HandshakeFailed
 )  # fmt: skip

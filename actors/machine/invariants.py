@@ -15,7 +15,7 @@ from actors.machine import facts as f
 from actors.machine.evolve import evolve
 from actors.machine.state import BURIALS_MAX, OPEN_MAX, State
 
-NAMES_EVENTS = (f.Delivered, f.AttemptFailed, f.Throttled, f.EventAccepted, f.DeadLettered, f.Started)
+NAMES_EVENTS = (f.Delivered, f.AttemptFailed, f.Throttled, f.EventsNumbered, f.DeadLettered, f.Started)
 """The facts that name events with their numbers."""
 _SETTLING = (f.Delivered, f.DeadLettered)
 # Sums of fractions are not exact.
@@ -89,7 +89,7 @@ def _owes_too_many(before: State, fact: f.Fact, after: State) -> bool:
 
 def _check_numbers(
     before: State,
-    fact: f.Delivered | f.AttemptFailed | f.Throttled | f.EventAccepted | f.DeadLettered | f.Started,
+    fact: f.Delivered | f.AttemptFailed | f.Throttled | f.EventsNumbered | f.DeadLettered | f.Started,
     after: State,
 ) -> Breach | None:
     """Check that each event is the next in order with the next number, or is open."""

@@ -274,12 +274,12 @@ class Actor:
             case s.Post(event, accepted=is_accepted):
                 events: tuple[Event, ...] = (event,)
                 accepted = events if is_accepted else ()
-            case s.PostBatch(events, accepted=accepted):
+            case s.PostBatch(events, numbered_first=accepted):
                 pass
             case _:
                 assert_never(post)
         if accepted:
-            live.record(c.AcceptEvents(accepted), now)
+            live.record(c.NumberEvents(accepted), now)
         pending.send(events)
         self.environment.attempt_started()
 

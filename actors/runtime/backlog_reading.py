@@ -5,7 +5,7 @@ from collections.abc import Callable
 from actors.errors import Unavailable
 from actors.machine.event import Event
 from actors.machine.scheduling import steps as s
-from actors.ports import Batch
+from actors.ports import BacklogPage
 from actors.runtime.pending import Pending
 
 
@@ -39,7 +39,7 @@ class BacklogReading:
         """Read the events that have been seen up to now; later ones need not be in the answer."""
         backlog, pending, cursor = self._environment.backlog, self._pending, self._pending.cursor
         up_to, last_stored = cursor.seen_to, cursor.last_stored
-        found: dict[int, Event | None] | Batch
+        found: dict[int, Event | None] | BacklogPage
         try:
             if isinstance(step, s.ReadOpenEvents):
                 found = await self._open_events(step.positions)
@@ -52,7 +52,7 @@ class BacklogReading:
         if self._environment.stopped:
             return
         cursor.reading = False
-        if isinstance(found, Batch):
+        if isinstance(found, BacklogPage):
             pending.take_read(found, up_to, last_stored)
         else:
             for position, event in found.items():

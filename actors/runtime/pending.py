@@ -15,7 +15,7 @@ from actors.machine.state import State, is_settled, open_entry
 from actors.memory.cursor import Cursor, LastStored
 from actors.memory.mailbox import MAILBOX_MAX, Mailbox
 from actors.memory.unacked import ReceiverUnacked
-from actors.ports import Batch
+from actors.ports import BacklogPage
 from actors.runtime.live_state import LiveState
 from actors.runtime.posting_bounds import PostingBounds
 
@@ -264,7 +264,7 @@ class Pending:
             kept_to = dropped[0].position - 1 if dropped else cursor.read_to
             cursor.park(max(frontier, kept_to), len(dropped))
 
-    def take_read(self, batch: Batch, up_to: int, last_stored: LastStored) -> None:
+    def take_read(self, batch: BacklogPage, up_to: int, last_stored: LastStored) -> None:
         """Queue the events that were found, up to one that was there and is gone: that is recorded first."""
         known = last_stored.position
         found = self.cursor.take_read(batch.events, complete=batch.complete, up_to=up_to, known=known)

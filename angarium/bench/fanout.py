@@ -303,7 +303,7 @@ class FanoutBench(Bench[FanoutPlan]):
             page = await self._js.read(self._names.deliveries, subject, at + 1)
             for message in page.messages:
                 yield message
-                at = message.sequence
+                at = message.position
             pending = page.pending
 
 

@@ -34,4 +34,4 @@ def stored(answer: Answer) -> int:
     """The position of a message. Raises click.ClickException if it was not accepted."""
     if not isinstance(answer, Stored):
         raise click.ClickException(f"NATS did not accept a message: {answer}")
-    return answer.sequence
+    return answer.position

@@ -43,11 +43,11 @@ class IdlePorts:
     async def send(self, attempt: ports.Attempt | ports.BatchAttempt) -> Outcome:
         return NotSent(why="nothing is sent here")
 
-    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> ports.Batch:
-        return ports.Batch(events=[], complete=True)
+    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> ports.BacklogPage:
+        return ports.BacklogPage(events=[], complete=True)
 
-    async def read_all(self, after: int, up_to: int, count_max: int) -> ports.ShardBatch:
-        return ports.ShardBatch(events=[], complete=True)
+    async def read_all(self, after: int, up_to: int, count_max: int) -> ports.ShardPage:
+        return ports.ShardPage(events=[], complete=True)
 
     async def event(self, receiver: str, position: int) -> Event | None:
         return None

@@ -192,7 +192,7 @@ class RowBatch(Struct):
             case f.Delivered() | f.AttemptFailed() | f.Throttled():
                 self._attempt(receiver, fact, position, ordinal)
                 return
-            case f.EventAccepted(events=events) | f.Started(events=events):
+            case f.EventsNumbered(events=events) | f.Started(events=events):
                 for event in events:
                     self._delivery(receiver, event)
                 return

@@ -247,7 +247,7 @@ class Writer:
             self._known.clear()
             unknown = names_in(reads)
         self._known |= await self._store.receivers(unknown)
-        batch = self._moving(Mark(position=last.sequence, stored_at=last.stored_at))
+        batch = self._moving(Mark(position=last.position, stored_at=last.stored_at))
         if reads:
             batch.block = await self._store.block_for(milliseconds(reads[0].stored_at))
         for read in reads:
@@ -280,9 +280,9 @@ class Writer:
         for index, message in enumerate(messages):
             shard = self._names.shard_of_flush(message.subject)
             held = self._shares.get(shard % self._store.shares)
-            if held is None or message.sequence <= held.place.position:
+            if held is None or message.position <= held.place.position:
                 continue
-            where = f"message {message.sequence} of {self._names.journal}"
+            where = f"message {message.position} of {self._names.journal}"
             try:
                 flush = decode_flush(message.data, where)
             except (NewerVersion, NotOurs) as error:
@@ -291,7 +291,7 @@ class Writer:
                         f"{error}; the ledger has all before it, and continues there once it can be read"
                     ) from error
                 return reads, messages[index - 1]
-            reads.append(ReadFlush(message.sequence, message.stored_at, shard, flush))
+            reads.append(ReadFlush(message.position, message.stored_at, shard, flush))
             await asyncio.sleep(0)
         return reads, messages[-1]
 

@@ -54,7 +54,7 @@ async def _is_alone(js: JetStream, names: Names, node: str) -> bool:
         while (found := await js.next_message(names.nodes, names.node("*"), position + 1)) is not None:
             if found.data and names.node_of_heartbeat(found.subject) != node:
                 return False
-            position = found.sequence
+            position = found.position
     except (Unavailable, ApiError):
         return False
     return True

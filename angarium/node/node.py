@@ -18,7 +18,7 @@ from actors.runtime.host import Host
 from angarium.node.housekeeping.eraser import Eraser
 from angarium.node.housekeeping.maintenance import Maintenance
 from angarium.node.shard import NodeContext, Shard, take_over
-from streams.fleet.turns import Turns
+from streams.fleet.handover_turns import HandoverTurns
 from streams.installation.partitions import shard_of_receiver
 from streams.journal.claim import Claim, NotOwned, claim, give_up_claim, release
 from streams.journal.refusal import RecordedLoss, refuse
@@ -52,7 +52,7 @@ class Node:
         self._retry_refused_at: dict[int, float] = {}
         self._claiming = asyncio.Semaphore(CLAIMS_AT_ONCE)
         self._resuming = asyncio.Semaphore(RESUMES_AT_ONCE)
-        self._turns = Turns(context.drain_s / 2)
+        self._turns = HandoverTurns(context.drain_s / 2)
         self._heard = asyncio.Event()
         self._moves: Counter[str] = Counter()
         self._was_ready = False

@@ -117,7 +117,7 @@ class ShardSnapshots:
         owner, stored, parked = self._owner, self._stored, self._parked
         host, journal = owner.host, owner.journal
         needed, began_at = host.needed(), host.clock.now()
-        if (journal.sequence, needed) == self._written:
+        if (journal.position, needed) == self._written:
             self.current_at = began_at
             return
         states = host.unsaved.take()
@@ -125,20 +125,22 @@ class ShardSnapshots:
         kept = [state for receiver, state in states.items() if receiver not in forget]
         parked.update(states.values())
         checkpoint = Checkpoint(
-            sequence=journal.sequence,
+            journal_position=journal.position,
             floor=journal.floor,
             routed=journal.routing.routed,
             parked_tenants=journal.routing.parked_tenants,
             needed=needed.position,
             holder=needed.receiver,
-            parked_parts=parked.as_of(journal.sequence),
+            parked_parts=parked.as_of(journal.position),
             unclean=owner.claim.unclean,
             created=self._created,
             marks=journal.marks,
         )
         is_written: bool | None
         try:
-            is_written = await stored.write(kept, sorted(forget), checkpoint.sequence, checkpoint, parked)
+            is_written = await stored.write(
+                kept, sorted(forget), checkpoint.journal_position, checkpoint, parked
+            )
         except (Unavailable, ApiError) as error:
             ReasonLog(self._js, log, "snapshot.delayed", shard=owner.number).log_once(str(error))
             is_written = None
@@ -147,9 +149,9 @@ class ShardSnapshots:
             is_written = None
         if is_written:
             host.snapshots_written()
-            parked.written(checkpoint.sequence)
+            parked.written(checkpoint.journal_position)
             self._leftovers.clear()
-            self._written = checkpoint.sequence, needed
+            self._written = checkpoint.journal_position, needed
             self.current_at = began_at
             return
         host.unsaved.take_back()

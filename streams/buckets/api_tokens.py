@@ -133,7 +133,7 @@ class TokenStore:
         while pending:
             page = await self._js.read(self._names.tokens, subject, after + 1)
             found += page.messages
-            after, pending = page.messages[-1].sequence if page.messages else after, page.pending
+            after, pending = page.messages[-1].position if page.messages else after, page.pending
         return found
 
     def _follow(self, message: StoredMessage) -> None:

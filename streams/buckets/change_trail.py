@@ -62,7 +62,7 @@ def trail_after(values: Sequence[StoredMessage], raw: bytes | None) -> dict[str,
     following = without_secrets(raw) if raw is not None else {}
     trail: list[_PastChange] = []
     for index in reversed(range(len(values))):
-        older = values[index - 1].sequence if index else None
+        older = values[index - 1].position if index else None
         each = recorded(values[index], older)
         document = each.document or {}
         trail.append(
@@ -91,7 +91,7 @@ def recorded(message: StoredMessage, older: int | None = None) -> RecordedConfig
     removed = is_removal(message)
     document = None if removed else without_secrets(message.data)
     return RecordedConfiguration(
-        message.sequence, message.stored_at, document, changed_by(message), _replaced(message, older)
+        message.position, message.stored_at, document, changed_by(message), _replaced(message, older)
     )
 
 

@@ -21,7 +21,7 @@ async def drop_expired(
         message = await js.next_message(bucket, keys, after + 1)
         if message is None:
             return None
-        after = message.sequence
+        after = message.position
         if is_expired(message):
             await js.purge_subject(bucket, message.subject, after)
     return after

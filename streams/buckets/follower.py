@@ -122,11 +122,11 @@ class Follower:
         pauses = Pauses()
         # The last message of a moment ago may be deleted before a replica shows it, so ask again each time.
         while (last := await self._js.last_message(self._stream, self._read_subject)) is not None:
-            if last.sequence < self.applied:
+            if last.position < self.applied:
                 self._place.doubt()
-            if last.sequence > self.applied or self._place.doubtful:
+            if last.position > self.applied or self._place.doubtful:
                 await self._read()
-            if last.sequence <= self.applied and not self._place.doubtful:
+            if last.position <= self.applied and not self._place.doubtful:
                 return
             await pauses.wait()
 
@@ -192,10 +192,10 @@ class Follower:
         if not (self._asks_leader or self._is_starting_over):
             return True
         last = await self._js.last_message(self._stream, self._read_subject)
-        if last is None or last.sequence <= self.applied:
+        if last is None or last.position <= self.applied:
             return True
         if not messages:
-            raise Unavailable(f"a replica lags: it ends at {self.applied}, the leader at {last.sequence}")
+            raise Unavailable(f"a replica lags: it ends at {self.applied}, the leader at {last.position}")
         return False
 
     def _begin_again(self) -> None:
@@ -206,7 +206,7 @@ class Follower:
         count = size = 0
         for message in messages:
             self._handler(message)
-            self._place.move(Mark(position=message.sequence, stored_at=message.stored_at))
+            self._place.move(Mark(position=message.position, stored_at=message.stored_at))
             count, size = count + 1, size + len(message.data)
             if count >= MESSAGES_IN_A_ROW or size >= BYTES_IN_A_ROW:
                 count = size = 0

@@ -207,13 +207,13 @@ class KnownConfigurations:
         stored_at = before.stored_at if before else 0.0
         message = await self.stored.last(receiver)
         if message is not None:
-            other = message.sequence == revision and message.stored_at != stored_at
-            if other or message.sequence < revision:
+            other = message.position == revision and message.stored_at != stored_at
+            if other or message.position < revision:
                 # The bucket lost its tail, and a revision may be used again.
                 await self.read_again()
                 revision = 0
             removal_is_new = False
-            if message.sequence != revision:
+            if message.position != revision:
                 removal_is_new = self._learn_removal(
                     receiver, await self.stored.removal_before(receiver, message)
                 )
@@ -235,13 +235,13 @@ class KnownConfigurations:
             log.log(self._log_level, "receiver.misnamed", extra={"key": receiver[:160], "why": problem})
             return
         self._learn(receiver, message)
-        self._forget(receiver, message.sequence)
+        self._forget(receiver, message.position)
 
     def _learn(self, receiver: str, message: StoredMessage, *, noted: bool = False) -> None:
         """Take a revision unless a newer one is known; `noted`: it mentions a removal that was not known."""
         changed = self._learn_removal(receiver, removal_in(message)) or noted
         known = self._known.setdefault(receiver, _KnownConfiguration())
-        revision = message.sequence
+        revision = message.position
         if revision <= known.policy_revision or revision == known.revision:
             if changed:
                 self._notify(receiver)

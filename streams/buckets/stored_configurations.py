@@ -55,7 +55,7 @@ class StoredConfigurations:
         message = await self.last(receiver)
         if message is None or is_removal(message):
             return None
-        return Configuration(message.data, message.sequence)
+        return Configuration(message.data, message.position)
 
     async def put(self, receiver: str, raw: bytes, revision: int | None = None) -> Answer:
         """Store a configuration; if `revision` is given, only if it replaces that one (0: none).
@@ -94,10 +94,10 @@ class StoredConfigurations:
                 self._stream, self._names.receiver(f"{tenant}.>"), after + 1, READ_MESSAGES_MAX
             )
             for message in page.messages:
-                receiver, after = self._names.receiver_of_configuration(message.subject), message.sequence
+                receiver, after = self._names.receiver_of_configuration(message.subject), message.position
                 there.pop(receiver, None)
                 if not is_removal(message):
-                    there[receiver] = Configuration(message.data, message.sequence)
+                    there[receiver] = Configuration(message.data, message.position)
             pending = page.pending
         return dict(sorted(there.items()))
 
@@ -117,7 +117,7 @@ class StoredConfigurations:
         page = await self._js.last_of(self._stream, [*map(self._names.receiver, receivers)])
         found = {self._names.receiver_of_configuration(each.subject): each for each in page.messages}
         there = [(each, found[each]) for each in receivers if each in found and not is_removal(found[each])]
-        return {name: Configuration(message.data, message.sequence) for name, message in there}
+        return {name: Configuration(message.data, message.position) for name, message in there}
 
     async def set_paused(self, receiver: str, paused: bool, by: str = "") -> Absent | Invalid | None:
         """Change the member `paused` only, for `by`; all others stay, even unknown ones.
@@ -158,7 +158,7 @@ class StoredConfigurations:
                 return Unanswered(str(error))
             expected = revision
             if revision is None or (revision == 0 and last is not None and is_removal(last)):
-                expected = last.sequence if last else 0
+                expected = last.position if last else 0
             headers = NEWEST_ONLY | {EXPECTED: str(expected)} | _changed_by(by) | created_header(last)
             headers |= trail_after(values, raw)
             if (removal := _removal_among(values)) is not None:
@@ -182,9 +182,9 @@ class StoredConfigurations:
         values: list[StoredMessage] = []
         if removal_in(newest) is None:
             older = await self._at(receiver, 1)
-            while older is not None and older.sequence < newest.sequence:
+            while older is not None and older.position < newest.position:
                 values.append(older)
-                older = await self._at(receiver, older.sequence + 1)
+                older = await self._at(receiver, older.position + 1)
         return [*values, newest]
 
     async def _at(self, receiver: str, revision: int) -> StoredMessage | None:
@@ -225,7 +225,7 @@ def _removal_among(values: Sequence[StoredMessage]) -> Removal | None:
 def removal_in(message: StoredMessage) -> Removal | None:
     """The last removal that this revision mentions by itself."""
     if is_removal(message):
-        return Removal(message.sequence, message.stored_at)
+        return Removal(message.position, message.stored_at)
     revision, _, at = message.headers.get(REMOVED, "").partition(" ")
     try:
         return Removal(int(revision), float(at))

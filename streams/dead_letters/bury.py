@@ -150,9 +150,9 @@ class DeadLetterWriter:
                 subject = self._names.deliveries_of(address[0])
             page = await self._js.read(stream, subject, first + 1, len(left) - 1, PAGE_BYTES_MAX)
             found |= {
-                each.sequence: each
+                each.position: each
                 for each in page.messages
-                if each.sequence in left and each.subject.endswith(f".{receivers[each.sequence]}")
+                if each.position in left and each.subject.endswith(f".{receivers[each.position]}")
             }
         return found
 

@@ -22,7 +22,7 @@ async def bury_unrouted(
     """
     why = await store(js, names, receiver, message, {
         **headers,
-        MESSAGE_ID: f"{filed_under(receiver)}:e{message.sequence}",
+        MESSAGE_ID: f"{filed_under(receiver)}:e{message.position}",
         DEAD_REASON: "evicted",
         DEAD_ATTEMPTS: 0,
     })  # fmt: skip

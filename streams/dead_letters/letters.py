@@ -182,7 +182,7 @@ class DeadLetters:
     async def end(self) -> int:
         """The position of the newest letter. Raises `Unavailable`, and `ApiError` without a stream."""
         newest = await retry_for_command(self._js.last_message, self._stream, self._names.dead("*.*"))
-        return newest.sequence if newest else 0
+        return newest.position if newest else 0
 
     async def pages(
         self, selection: LetterFilter, end: int, after: int = 0, bytes_max: int = SENT_BYTES_MAX
@@ -194,18 +194,18 @@ class DeadLetters:
         subject, position = self._names.dead(selection.receivers), after + 1
         if selection.since is not None:
             first = await retry_for_command(self._js.first_since, self._stream, subject, selection.since)
-            position = max(position, first.sequence if first else end + 1)
+            position = max(position, first.position if first else end + 1)
         while position <= end:
             found = await retry_for_command(self._js.read, self._stream, subject, position, 256, bytes_max)
             messages, unseen = found.messages, found.pending
-            position = messages[-1].sequence + 1 if messages else position
+            position = messages[-1].position + 1 if messages else position
             if not unseen and position <= end:
                 # A replica that lags has no more; the leader knows.
                 newer = await retry_for_command(self._js.next_message, self._stream, subject, position)
-                if newer is not None and newer.sequence <= end:
-                    messages, position = [*messages, newer], newer.sequence + 1
+                if newer is not None and newer.position <= end:
+                    messages, position = [*messages, newer], newer.position + 1
                     unseen = int(position <= end)
-            letters = [self._letter(each) for each in messages if each.sequence <= end]
+            letters = [self._letter(each) for each in messages if each.position <= end]
             wanted = [each for each in letters if selection.wants(each)]
             up_to = letters[-1].position if letters else end
             yield LetterPage(wanted, len(letters), unseen, up_to)
@@ -222,7 +222,7 @@ class DeadLetters:
         subject, oldest, span, given_up = self._names.dead(selection.receivers), 1, SPAN_MIN, 0
         if selection.since is not None:
             first = await retry_for_command(self._js.first_since, self._stream, subject, selection.since)
-            oldest = first.sequence if first else end + 1
+            oldest = first.position if first else end + 1
         while end >= oldest:
             start = max(oldest, end - span + 1)
             letters, size = await self._between(subject, start, end, bytes_max)
@@ -247,12 +247,12 @@ class DeadLetters:
         while start <= end and size <= bytes_max:
             batch = min(SPAN_MIN, end - start + 1)
             found = await retry_for_command(self._js.read, self._stream, subject, start, batch, each_max)
-            messages = [each for each in found.messages if each.sequence <= end]
+            messages = [each for each in found.messages if each.position <= end]
             letters += map(self._listed, messages)
             size += sum(map(_size, messages))
             if not found.pending:
                 break
-            start = found.messages[-1].sequence + 1
+            start = found.messages[-1].position + 1
         return letters, size
 
     async def letter(self, position: int) -> Letter | None:
@@ -300,11 +300,11 @@ class DeadLetters:
 
     def _letter(self, message: StoredMessage) -> Letter:
         receiver = self._names.receiver_of_letter(message.subject)
-        return Letter(message.sequence, receiver, message.stored_at, message.headers, message.data)
+        return Letter(message.position, receiver, message.stored_at, message.headers, message.data)
 
     def _listed(self, message: StoredMessage) -> ListedLetter:
         receiver = self._names.receiver_of_letter(message.subject)
-        return ListedLetter(message.sequence, receiver, message.stored_at, message.headers, len(message.data))
+        return ListedLetter(message.position, receiver, message.stored_at, message.headers, len(message.data))
 
 
 def _size(message: StoredMessage) -> int:

@@ -111,9 +111,9 @@ class Erasures:
             self._pending.clear()
         for subject, revision in sorted(self._pending.items(), key=lambda item: item[1]):
             found = await self._js.last_message(self._names.actors, subject)
-            if found is not None and found.sequence == revision:
+            if found is not None and found.position == revision:
                 yield _request_in(found), revision
-            elif found is not None and found.sequence > revision:
+            elif found is not None and found.position > revision:
                 del self._pending[subject]  # It comes below.
         async for mark, request in _requests_after(self._js, self._names, self._read_to.position):
             position = mark.position
@@ -135,8 +135,8 @@ class Erasures:
         if found is None:
             return None, 0
         if not found.data:
-            return None, found.sequence
-        return read_versioned(_erasure, found.data, VERSION, subject), found.sequence
+            return None, found.position
+        return read_versioned(_erasure, found.data, VERSION, subject), found.position
 
     async def _put(self, erasure: Erasure, revision: int) -> bool:
         subject = self._names.actor_keys.erasure(erasure.tenant, erasure.event)
@@ -171,9 +171,9 @@ async def _requests_after(
         for start in range(0, len(subjects), READ_AT_ONCE):
             some = subjects[start : start + READ_AT_ONCE]
             messages += await asyncio.gather(*(js.last_message(names.actors, each) for each in some))
-        found = [each for each in messages if each is not None and each.sequence <= info.last]
-        for message in sorted(found, key=lambda each: each.sequence):
-            position = message.sequence
+        found = [each for each in messages if each is not None and each.position <= info.last]
+        for message in sorted(found, key=lambda each: each.position):
+            position = message.position
             yield marked(message)
     while following := await next_request(js, names, position):
         position = following[0].position
@@ -183,7 +183,7 @@ async def _requests_after(
 def marked(message: StoredMessage) -> tuple[Mark, Erasure | None]:
     """The request in a message, with its place; None if it was deleted. Raises NewerVersion and NotOurs."""
     request = _request_in(message) if message.data else None
-    return Mark(position=message.sequence, stored_at=message.stored_at), request
+    return Mark(position=message.position, stored_at=message.stored_at), request
 
 
 def _request_in(message: StoredMessage) -> Erasure:

@@ -34,12 +34,12 @@ async def pages(
         messages = (await js.read(stream, subject, after + 1, PAGE_MESSAGES, PAGE_BYTES)).messages
         if not messages:
             found = await js.next_message(stream, subject, after + 1)
-            if found is None or found.sequence > end:
+            if found is None or found.position > end:
                 await ensure_no_message(js, stream, subject, after, end)
                 return
             messages = [found]
         yield messages
-        after = messages[-1].sequence
+        after = messages[-1].position
 
 
 async def events(js: JetStream, names: Names, tenant: str, event: str) -> list[StoredMessage]:
@@ -105,14 +105,14 @@ async def answers(
 
 def mark_of(message: StoredMessage) -> Mark:
     """The mark of a message, which distinguishes it from another one at its position."""
-    return Mark(position=message.sequence, stored_at=message.stored_at)
+    return Mark(position=message.position, stored_at=message.stored_at)
 
 
 def answers_event(message: StoredMessage, tenant: str, event: str, source_max: int | None = None) -> bool:
     """True if a message of the journal has an answer to the event, as `answers` finds it."""
     if event.encode() not in message.data:
         return False
-    flush = decode_flush(message.data, f"message {message.sequence} of the journal")
+    flush = decode_flush(message.data, f"message {message.position} of the journal")
     return any(
         isinstance(fact, f.AttemptFailed)
         and bool(fact.answer)

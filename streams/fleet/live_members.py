@@ -28,7 +28,7 @@ async def live_members(js: JetStream, names: Names) -> tuple[list[Member], list[
     while pending:
         page = await js.read(names.nodes, names.node("*"), after + 1)
         for message in page.messages:
-            after = message.sequence
+            after = message.position
             if message.data:
                 try:
                     member = read_versioned(_member, message.data, members.VERSION, message.subject)

@@ -287,7 +287,7 @@ class Members:
         )
         if isinstance(answer, Stored):
             self._unstored.clear()
-            self._own.add(StoredHeartbeat(answer.sequence, sent_at, self._time.boottime()))
+            self._own.add(StoredHeartbeat(answer.position, sent_at, self._time.boottime()))
             self.stored = number
             return self._acknowledged(lease, sent_at)
         self._unstored.log_once(answer.text if isinstance(answer, Refused) else answer.why)
@@ -362,15 +362,15 @@ class Members:
 
     def _record_heartbeat(self, node: str, message: StoredMessage) -> bool:
         """Record the heartbeat; True if it is new to us, and not certainly older than a TTL."""
-        if self.signs.is_known(node, message.sequence):
+        if self.signs.is_known(node, message.position):
             return False
         now = self._time.boottime()
         member = self._member(node, message.data)
-        if self._own.is_older(message.sequence, now - max(self._ttl_s, member.ttl_s) - LEASE_MARGIN_S):
+        if self._own.is_older(message.position, now - max(self._ttl_s, member.ttl_s) - LEASE_MARGIN_S):
             return False
         since = self._last_messages.came_at(node, member.run, member.heartbeat, now)
         seen = SignOfLife(
-            message.sequence,
+            message.position,
             since,
             member.ttl_s,
             member.heartbeat,

@@ -37,11 +37,11 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
       them back (`streams.journal.parked_receivers`).
     - `unclean`: the last claim that did not follow a release.
     - `created`: when each stream and bucket was created, by its name.
-    - `marks`: those of the flush at `sequence`.
+    - `marks`: those of the flush at `journal_position`.
     """
 
     v: int = VERSION
-    sequence: int = 0
+    journal_position: int = field(name="sequence", default=0)
     floor: int = 0
     routed: int | UnsetType = UNSET
     parked_tenants: Mapping[str, int] = field(name="tenants", default_factory=dict)

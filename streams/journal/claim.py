@@ -72,7 +72,7 @@ class Predecessor(Struct, frozen=True):
     node: str
     epoch: int
     flush: int
-    sequence: int
+    journal_position: int
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     - `clean`: everything that the previous owner posted is recorded.
     - `position`: no earlier owner can have posted anything beyond it.
     - `unclean`: the last claim that was not clean, this one included.
-    - `sequence`: the sequence of `Claimed` in the journal.
+    - `journal_position`: the place of `Claimed` in the journal.
     - `floor`: the deliveries up to here are released.
     - `routing`: how far the partition is routed.
     - `predecessor`: None if the journal was empty.
@@ -98,7 +98,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     clean: bool
     position: int
     unclean: Unclean | None
-    sequence: int
+    journal_position: int
     floor: int
     routing: RoutingProgress
     predecessor: Predecessor | None
@@ -178,7 +178,7 @@ async def claim(
     if isinstance(put, Overtaken):
         return NotOwned("another node was faster")
     attempt = ClaimAttempt(
-        shard=shard, node=node, epoch=put.sequence, holder=holder, revision=revision, resumes=resumes,
+        shard=shard, node=node, epoch=put.position, holder=holder, revision=revision, resumes=resumes,
         began_at=began_at,
         accepts_loss=accepts_loss,
     )  # fmt: skip
@@ -188,7 +188,7 @@ async def claim(
             return drafted
         appended = await _append_claimed(js, names, node, drafted)
         if isinstance(appended, Appended):
-            return replace(drafted, sequence=appended.sequence)
+            return replace(drafted, journal_position=appended.position)
 
 
 async def draft_claim(
@@ -235,7 +235,7 @@ async def draft_claim(
         clean=clean,
         position=position,
         unclean=unclean if clean else Unclean(attempt.epoch, position, at),
-        sequence=0,
+        journal_position=0,
         floor=record.floor,
         routing=record.routing,
         predecessor=record.predecessor,
@@ -315,7 +315,7 @@ async def read_owner(js: JetStream, names: Names, shard: int) -> tuple[Owner | N
     if message is None:
         return None, 0
     owner = read_versioned(_owner, message.data, VERSION, subject) if message.data else None
-    return owner, message.sequence
+    return owner, message.position
 
 
 async def read_shard_record(js: JetStream, names: Names, shard: int) -> ShardRecord:
@@ -323,8 +323,8 @@ async def read_shard_record(js: JetStream, names: Names, shard: int) -> ShardRec
     subject = names.journal_of(shard)
     last = await retry_until_answered(lambda: js.last_message(names.journal, subject))
     if last is not None:
-        flush = decode_flush(last.data, f"message {last.sequence} of {names.journal}")
-        predecessor = Predecessor(flush.node, flush.epoch, flush.flush, last.sequence)
+        flush = decode_flush(last.data, f"message {last.position} of {names.journal}")
+        predecessor = Predecessor(flush.node, flush.epoch, flush.flush, last.position)
         return ShardRecord(
             predecessor=predecessor,
             floor=flush.floor,
@@ -371,6 +371,6 @@ async def _append_claimed(js: JetStream, names: Names, node: str, drafted: Claim
         names.journal,
         names.journal_of(drafted.shard),
         data,
-        expected=drafted.predecessor.sequence if drafted.predecessor else 0,
+        expected=drafted.predecessor.journal_position if drafted.predecessor else 0,
         message_id=message_id(drafted.shard, drafted.epoch, 0),
     )

@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 
 
 class Appended(Struct, frozen=True):
-    """A successful append: the message is at `sequence`."""
+    """A successful append: the message is at `position`."""
 
-    sequence: int
+    position: int
 
 
 class Overtaken(Struct, frozen=True):
@@ -62,7 +62,7 @@ async def append(
             case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
                 last = await retry_until_answered(lambda: js.last_message(stream, subject))
                 ours = last is not None and last.data == data
-                return Appended(last.sequence) if last is not None and ours else Overtaken(last)
+                return Appended(last.position) if last is not None and ours else Overtaken(last)
             case Forbidden(why) if js.for_command:
                 raise NotPermitted(why, final=True)
             case Refused(code=code, text=text) if code not in IN_FLIGHT:

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 
 from actors.aligned_timers import first_tick_from
 from actors.delivery_totals import Histogram
-from actors.machine.facts import AttemptFailed, Delivered, EventAccepted, Fact, Throttled
+from actors.machine.facts import AttemptFailed, Delivered, EventsNumbered, Fact, Throttled
 from actors.machine.state import State
 from streams.clock import Timekeeper
 from streams.installation.topology import Names
@@ -104,7 +104,7 @@ def event_count(fact: Fact) -> int:
     match fact:
         case (
             Delivered(events=events) | AttemptFailed(events=events) | Throttled(events=events)
-            | EventAccepted(events=events)
+            | EventsNumbered(events=events)
         ):  # fmt: skip
             return len(events) or 1
         case _:
@@ -156,7 +156,7 @@ class Journal:
         self.claim = claim
         self.index = 0
         self.confirmed_index = 0
-        self.sequence = claim.sequence
+        self.position = claim.journal_position
         self.floor = claim.floor
         self.routing = claim.routing
         self.marks = claim.marks
@@ -270,13 +270,13 @@ class Journal:
         if before is None or not self.is_before(claim):
             return False
         if pending is not None and before.flush == pending.number:
-            self._confirm(pending, before.sequence)
+            self._confirm(pending, before.journal_position)
         elif pending is not None:
             self._waiting_since = pending.cut_at
             self._waiting = [*pending.entries, *self._waiting]
             self._waiting_events += sum(event_count(each.fact) for each in pending.entries)
         self._storing, self._flush_number, self._confirmed_flush = None, 0, 0
-        self.claim, self.sequence = claim, claim.sequence
+        self.claim, self.position = claim, claim.journal_position
         self._urgent_index = self.index
         self.start()
         return True
@@ -368,7 +368,7 @@ class Journal:
 
     async def _append(self, flush: _Flush) -> int | None:
         """Store the flush; returns its sequence, or None if the shard is no longer ours."""
-        shard, epoch, expected = self.claim.shard, self.claim.epoch, self.sequence
+        shard, epoch, expected = self.claim.shard, self.claim.epoch, self.position
         while True:
             done = await append(
                 self._js,
@@ -379,9 +379,9 @@ class Journal:
                 message_id=message_id(shard, epoch, flush.number),
             )
             if isinstance(done, Appended):
-                return done.sequence
+                return done.position
             if done.last is not None:
-                self._fenced(f"the journal's message at {done.last.sequence} is not ours")
+                self._fenced(f"the journal's message at {done.last.position} is not ours")
                 return None
             if not await still_owns(self._js, self._names, self.claim):
                 self._fenced("the journal is empty, and another node has claimed it")
@@ -392,7 +392,7 @@ class Journal:
     def _confirm(self, flush: _Flush, sequence: int) -> None:
         self._storing = None
         self._confirmed_flush = flush.number
-        self.sequence, self.floor, self.routing = sequence, flush.floor, flush.routing
+        self.position, self.floor, self.routing = sequence, flush.floor, flush.routing
         self.marks = flush.marks
         self.confirmed_index += len(flush.entries)
         self.totals.flushes += 1

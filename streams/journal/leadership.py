@@ -61,7 +61,7 @@ async def message_at(js: JetStream, stream: str, position: int) -> StoredMessage
     if message is None:
         await _ensure_beyond(js, stream, position)
         return None
-    return message if message.sequence == position else None
+    return message if message.position == position else None
 
 
 async def ensure_no_message(js: JetStream, stream: str, subject: str, after: int, up_to: int) -> None:
@@ -77,8 +77,8 @@ async def ensure_no_message(js: JetStream, stream: str, subject: str, after: int
     if (last := max(newest, default=0)) > up_to:
         # The leader that is asked now may be another one, which knows more.
         found = await js.next_message(stream, subject, after + 1)
-        if found is None or found.sequence <= up_to:
-            unknown = last if found is None else found.sequence
+        if found is None or found.position <= up_to:
+            unknown = last if found is None else found.position
             raise Unavailable(f"{stream}: the leader does not know the message at {unknown}")
 
 
@@ -88,7 +88,7 @@ async def _newest(js: JetStream, stream: str, subject: str, up_to: int) -> list[
     if page is None:
         return []
     _ensure_reached(stream, page, up_to)
-    return [each.sequence for each in page.messages if each.subject == subject]
+    return [each.position for each in page.messages if each.subject == subject]
 
 
 async def _newest_of_many(js: JetStream, stream: str, pattern: str, up_to: int) -> list[int]:
@@ -105,7 +105,7 @@ async def _newest_of_many(js: JetStream, stream: str, pattern: str, up_to: int) 
     for start in range(0, len(subjects), count):
         page = await js.last_of(stream, subjects[start : start + count])
         _ensure_reached(stream, page, up_to)
-        newest += [each.sequence for each in page.messages]
+        newest += [each.position for each in page.messages]
     return newest
 
 

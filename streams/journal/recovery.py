@@ -57,7 +57,7 @@ class Recovery(Struct, frozen=True):
 class RecordedFlush(Struct, frozen=True):
     """One message of the tail."""
 
-    sequence: int
+    position: int
     stored_at: float
     flush: Flush
 
@@ -84,9 +84,11 @@ async def recover(
     checkpoint = found or Checkpoint()
     if not accepts_loss:
         check_created(checkpoint, infos.values())
-    if checkpoint.sequence >= claim.sequence:
-        return await _not_owned_or_restored(js, names, claim, f"its checkpoint at {checkpoint.sequence}")
-    tail = await read_tail(js, names, claim, node, checkpoint.sequence)
+    if checkpoint.journal_position >= claim.journal_position:
+        return await _not_owned_or_restored(
+            js, names, claim, f"its checkpoint at {checkpoint.journal_position}"
+        )
+    tail = await read_tail(js, names, claim, node, checkpoint.journal_position)
     if isinstance(tail, NotOwned):
         return tail
     if found is None and not accepts_loss:
@@ -95,7 +97,7 @@ async def recover(
     receivers = list(dict.fromkeys(fact.receiver for _, fact in _facts(tail)))
     loaded = await _load(snapshots, receivers)
     for receiver, snapshot in loaded.items():
-        if snapshot is not None and snapshot.as_of > claim.sequence:
+        if snapshot is not None and snapshot.as_of > claim.journal_position:
             return await _not_owned_or_restored(
                 js, names, claim, f"the snapshot of {receiver} at {snapshot.as_of}"
             )
@@ -117,7 +119,7 @@ async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Check
     subject, pauses = names.actor_keys.checkpoint(claim.shard), Pauses()
     while True:
         message = await retry_until_answered(lambda: js.last_message(names.actors, subject))
-        sequence = message.sequence if message else 0
+        sequence = message.position if message else 0
         if not claim.replicated or await is_last(js, names.actor_keys.proof(claim.shard), subject, sequence):
             return decode_checkpoint(message.data, subject) if message and message.data else None
         await pauses.wait()
@@ -126,10 +128,10 @@ async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Check
 async def _not_owned_or_restored(js: JetStream, names: Names, claim: Claim, what: str) -> NotOwned:
     """The result if something is beyond our claim. While `_owner` is ours, no other node put it there."""
     if not await still_owns(js, names, claim):
-        return NotOwned(f"another node owns it: {what} is beyond our claim at {claim.sequence}")
+        return NotOwned(f"another node owns it: {what} is beyond our claim at {claim.journal_position}")
     raise StreamRecreated(
         f"{names.journal} was restored to an older state than {names.actors}: shard {claim.shard} "
-        f"has {what}, but the journal ends at {claim.sequence}; see angarium doctor"
+        f"has {what}, but the journal ends at {claim.journal_position}; see angarium doctor"
     )
 
 
@@ -142,23 +144,23 @@ async def read_tail(
     """The flushes after the sequence `after`, the last of which is our claim."""
     tail: list[RecordedFlush] = []
     at = after
-    while at < claim.sequence:
+    while at < claim.journal_position:
         messages = await _read_on(js, names, claim.shard, at)
         if not messages:
             return NotOwned("our claim is not in the journal any more")
         for message in messages:
-            if message.sequence > claim.sequence:
+            if message.position > claim.journal_position:
                 return NotOwned(
-                    f"another node owns it: its journal continues after our claim at {claim.sequence}"
+                    f"another node owns it: its journal continues after our claim at {claim.journal_position}"
                 )
             if follows(message) > at:
                 return await _broken(js, names, claim, at, message)
-            at = message.sequence
+            at = message.position
             flush = decode_flush(message.data, f"message {at} of {names.journal}")
             tail.append(RecordedFlush(at, message.stored_at, flush))
     last = tail[-1].flush
     if (last.node, last.epoch) != (node, claim.epoch):
-        return NotOwned(f"the message of the journal at {claim.sequence} is not our claim")
+        return NotOwned(f"the message of the journal at {claim.journal_position} is not our claim")
     return tail
 
 
@@ -168,7 +170,7 @@ async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: S
         return NotOwned(f"another node owns it: it has snapshotted more than up to {at}")
     raise StreamRecreated(
         f"{names.actors} was restored to an older state than {names.journal}, or the journal was purged: "
-        f"shard {claim.shard} is known up to {at}, but what the journal has at {message.sequence} follows "
+        f"shard {claim.shard} is known up to {at}, but what the journal has at {message.position} follows "
         f"{follows(message)}; see angarium doctor"
     )
 
@@ -188,7 +190,7 @@ def _facts(tail: list[RecordedFlush]) -> Iterator[tuple[int, Fact]]:
     for recorded in tail:
         for fact in recorded.flush.facts:
             if not isinstance(fact, Claimed):
-                yield recorded.sequence, fact
+                yield recorded.position, fact
 
 
 # ---- the actors

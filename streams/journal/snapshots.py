@@ -88,7 +88,7 @@ class Snapshots:
                 # A state that is older than its checkpoint lacks facts, and numbers that they assigned.
                 proof, sequence = (
                     self._names.actor_keys.proof(self._claim.shard),
-                    message.sequence if message else 0,
+                    message.position if message else 0,
                 )
                 if not await is_last(self._js, proof, subject, sequence):
                     raise Unavailable(f"{subject}: the snapshot at {sequence} is not the newest")
@@ -153,7 +153,7 @@ class Snapshots:
     async def _read_in_force(self) -> None:
         """Read the checkpoint that is in force."""
         message = await self._js.last_message(self._names.actors, self._checkpoint)
-        self._revision = 0 if message is None else message.sequence
+        self._revision = 0 if message is None else message.position
         self._in_force = message.data if message and message.data else encode_checkpoint(Checkpoint())
 
     async def _store(self, puts: list[Put], checkpoint: bytes | None = None) -> bool:

@@ -59,7 +59,7 @@ class BucketReader:
                 break  # Otherwise these messages may be from another bucket.
         if page.messages:
             last = page.messages[-1]
-            known.move(Mark(position=last.sequence, stored_at=last.stored_at))
+            known.move(Mark(position=last.position, stored_at=last.stored_at))
         return known.read_to, self._puts(page.messages)
 
     def _puts(self, messages: list[StoredMessage]) -> list[PutConfiguration]:
@@ -76,7 +76,7 @@ class BucketReader:
                         receiver, each.revision, each.stored_at, each.document, each.by, each.replaced
                     )
                 )
-            before[subject] = message.sequence
+            before[subject] = message.position
         return puts
 
 

@@ -83,13 +83,13 @@ class JournalReader:
         )
         if following is None:
             return []
-        if following.sequence == after + 1:
+        if following.position == after + 1:
             return [following]  # The replica that was read lags.
-        copy = await self._first_copy(after + 1, following.sequence - 1)
-        if copy is not None and copy.sequence == after + 1:
+        copy = await self._first_copy(after + 1, following.position - 1)
+        if copy is not None and copy.position == after + 1:
             return [copy]
         following = copy or following
-        return Gap(after + 1, following.sequence - 1, following.stored_at)
+        return Gap(after + 1, following.position - 1, following.stored_at)
 
     async def _first_copy(self, first: int, last: int) -> StoredMessage | None:
         return await first_redacted(self._js, self._names, self._created, first, last)
@@ -98,6 +98,6 @@ class JournalReader:
 def _unbroken(messages: list[StoredMessage], after: int) -> list[StoredMessage]:
     """The messages before the first hole."""
     for index, message in enumerate(messages):
-        if message.sequence != after + 1 + index:
+        if message.position != after + 1 + index:
             return messages[:index]
     return messages

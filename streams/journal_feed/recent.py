@@ -52,7 +52,7 @@ class RecentFlushes:
         earliest = info.last - min(MESSAGES_MAX, BYTES_MAX // mean)
         if self._read_to is None or not earliest <= self._read_to <= info.last:
             first = await js.first_since(stream, ALL_SUBJECTS, self.now - RECENT_SPAN_S)
-            start = info.last if first is None else min(first.sequence - 1, info.last)
+            start = info.last if first is None else min(first.position - 1, info.last)
             self.since, self._read_to = self.now - RECENT_SPAN_S, start
             if start < earliest:
                 found = await js.next_message(stream, ALL_SUBJECTS, earliest + 1)
@@ -65,7 +65,7 @@ class RecentFlushes:
         while self._read_to < end:
             page = await js.read(stream, self._subject, self._read_to + 1, READ_MESSAGES_MAX)
             for message in page.messages:
-                where = f"message {message.sequence} of {stream}"
+                where = f"message {message.position} of {stream}"
                 found.append(RecentFlush(message.stored_at, decode_flush(message.data, where).facts))
-            self._read_to = page.messages[-1].sequence if page.messages and page.pending else end
+            self._read_to = page.messages[-1].position if page.messages and page.pending else end
         return found

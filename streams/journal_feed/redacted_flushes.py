@@ -44,17 +44,17 @@ _decoder = msgspec.json.Decoder(RedactedFlush)
 async def store_redacted(js: JetStream, names: Names, message: StoredMessage) -> None:
     """Store the copy of a message of the journal. Raises `Unavailable` and `ApiError`."""
     info = await js.existing_stream(names.journal)
-    flush = decode_flush(message.data, f"message {message.sequence} of {names.journal}")
+    flush = decode_flush(message.data, f"message {message.position} of {names.journal}")
     data = reencode_flush(msgspec.structs.replace(flush, facts=tuple(map(_without_answer, flush.facts))))
     copy = RedactedFlush(
         created=info.created, subject=message.subject, stored_at=message.stored_at, flush=msgspec.Raw(data)
     )
-    match await js.publish(names.actor_keys.redacted_flush(message.sequence), msgspec.json.encode(copy)):
+    match await js.publish(names.actor_keys.redacted_flush(message.position), msgspec.json.encode(copy)):
         case Stored():
             return
         case Refused(text=why) | Unanswered(why=why):
             raise Unavailable(
-                f"the copy of message {message.sequence} of the journal cannot be stored: {why}"
+                f"the copy of message {message.position} of the journal cannot be stored: {why}"
             )
 
 

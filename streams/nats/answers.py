@@ -10,12 +10,12 @@ from msgspec import Struct
 
 
 class Stored(Struct, frozen=True, gc=False):
-    """The message (of a batch: the last one) is stored at `sequence`.
+    """The message (of several: the last one) is stored at `position`.
 
-    `duplicate`: nothing was added, since a message with the same `Nats-Msg-Id` is at `sequence`.
+    `duplicate`: nothing was added, since a message with the same `Nats-Msg-Id` is at `position`.
     """
 
-    sequence: int
+    position: int
     duplicate: bool = False
 
 
@@ -55,7 +55,7 @@ class StoredMessage(Struct, frozen=True, gc=False):
     """A message in a stream; `stored_at` is the server's time, in seconds since the epoch."""
 
     subject: str
-    sequence: int
+    position: int
     stored_at: float
     headers: dict[str, str]
     data: bytes
@@ -65,7 +65,7 @@ class Page(Struct, frozen=True):
     """The answer to one read.
 
     - `pending`: number of messages that the answering replica has after these.
-    - `up_to`: the last sequence that it knows, if it says so.
+    - `up_to`: the last position that it knows, if it says so.
     """
 
     messages: list[StoredMessage]

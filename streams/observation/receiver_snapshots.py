@@ -123,7 +123,7 @@ async def wait_for_snapshots(js: JetStream, names: Names, receiver: str) -> bool
     deadline = loop.time() + SNAPSHOTS_TIMEOUT_S
     while last is not None:
         found = await js.last_message(names.actors, key)
-        if found and found.data and decode_checkpoint(found.data, key).sequence >= last.sequence:
+        if found and found.data and decode_checkpoint(found.data, key).journal_position >= last.position:
             break
         if loop.time() >= deadline:
             return False
@@ -167,11 +167,11 @@ async def _progress_of(js: JetStream, names: Names, shard: int, now: float, *, o
     key = names.actor_keys.checkpoint(shard)
     found = await js.last_message(names.actors, key)
     checkpoint = decode_checkpoint(found.data, key) if found and found.data else Checkpoint()
-    later = await js.next_message(names.journal, names.journal_of(shard), checkpoint.sequence + 1)
+    later = await js.next_message(names.journal, names.journal_of(shard), checkpoint.journal_position + 1)
     behind = False
     if not owned or not found:
         last = await js.last_message(names.deliveries, names.deliveries_of(shard))
-        behind = last is not None and last.sequence > checkpoint.floor
+        behind = last is not None and last.position > checkpoint.floor
     ahead_since = later.stored_at if later else None
     age_s = max(0.0, now - later.stored_at) if later else 0.0
     return ShardProgress(checkpoint.floor, age_s, behind, ahead_since, owned)

@@ -73,13 +73,13 @@ async def unrouted_before(
         return None
     partition, tenant = address
     routing = (await read_shard_record(js, names, partition)).routing
-    if routing is None or routing.covers(tenant, event.sequence):
+    if routing is None or routing.covers(tenant, event.position):
         return None
     found = await _count(js, names, partition, tenant, routing)
     if found is None:
         return None
     subject = names.event(partition, tenant, ">")
-    later = await js.read(names.events, subject, event.sequence + 1, batch=1, max_bytes=1)
+    later = await js.read(names.events, subject, event.position + 1, batch=1, max_bytes=1)
     return found, max(0, found.count - len(later.messages) - later.pending - 1)
 
 
@@ -91,7 +91,7 @@ async def _late(js: JetStream, names: Names, partition: int, start: int) -> dict
         if not _is_late(message.stored_at):
             break
         if (address := names.partition_and_tenant(message.subject)) is not None:
-            found.setdefault(address[1], message.sequence)
+            found.setdefault(address[1], message.position)
     return found
 
 

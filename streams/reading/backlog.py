@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from actors.errors import ControlDenied, Unavailable
 from actors.machine.event import Event
-from actors.ports import Batch, ShardBatch
+from actors.ports import BacklogPage, ShardPage
 from streams.installation.topology import Names
 from streams.journal.leadership import ensure_no_message, info_since, last_messages, message_at
 from streams.lost_tails.deletion import delete_known
@@ -50,22 +50,22 @@ class Backlog:
         self._replicated = replicated
         self.mark = NO_MARK
 
-    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> Batch:
+    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> BacklogPage:
         """The next events above `after`: at most `count_max`, and about 1 MiB."""
         subject = self._names.delivery(self._shard, receiver)
         async with self._readers:
             found = await self._page(subject, after, up_to, count_max)
-        end = found[-1].sequence if found else up_to
+        end = found[-1].position if found else up_to
         if found:
             self.mark = higher(self.mark, Mark(position=end, stored_at=found[-1].stored_at))
-        return Batch(events=[stored_event(each) for each in found], complete=end >= up_to)
+        return BacklogPage(events=[stored_event(each) for each in found], complete=end >= up_to)
 
-    async def read_all(self, after: int, up_to: int, count_max: int) -> ShardBatch:
+    async def read_all(self, after: int, up_to: int, count_max: int) -> ShardPage:
         """The next events of all receivers of the shard, including those with impossible names."""
         async with self._readers:
             found = await self._page(self._names.deliveries_of(self._shard), after, up_to, count_max)
-        end = found[-1].sequence if found else up_to
-        return ShardBatch(events=[self._addressed(each) for each in found], complete=end >= up_to)
+        end = found[-1].position if found else up_to
+        return ShardPage(events=[self._addressed(each) for each in found], complete=end >= up_to)
 
     def _addressed(self, message: StoredMessage) -> tuple[str, Event]:
         receiver, event = self._names.receiver_of_delivery(message.subject), stored_event(message)
@@ -91,7 +91,7 @@ class Backlog:
             )
             if late:
                 raise Unavailable(f"{receiver}: events stored since {at:.3f} are not known for certain")
-        return None if message is None else message.sequence
+        return None if message is None else message.position
 
     async def erase(self, position: int, stored_at: float) -> None:
         pauses, mark = Pauses(self._js), Mark(position=position, stored_at=stored_at)
@@ -138,7 +138,7 @@ async def next_messages(
     message = await _answer(js.next_message(stream, subject, after + 1))
     if message is None and replicated:
         await _answer(ensure_no_message(js, stream, subject, after, up_to))
-    return [message] if message is not None and message.sequence <= up_to else []
+    return [message] if message is not None and message.position <= up_to else []
 
 
 async def _answer(asked: Awaitable[T]) -> T:

@@ -67,7 +67,7 @@ def receiver_problem(receiver: str) -> str:
 
 def stored_event(message: StoredMessage) -> Event:
     """The event in a message as it was read from the stream."""
-    return event_of(message.sequence, message.stored_at, message.headers, message.data)
+    return event_of(message.position, message.stored_at, message.headers, message.data)
 
 
 def event_of(position: int, stored_at: float, headers: dict[str, str] | None, body: bytes) -> Event:

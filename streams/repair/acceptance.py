@@ -93,7 +93,7 @@ class Repair:
         self._names = names
         self.claim = claimed
         self._node = node
-        self._sequence = claimed.sequence
+        self._sequence = claimed.journal_position
         self._flushes = 0
 
     async def run(self, agreed: Damage) -> tuple[Damage, int]:
@@ -222,7 +222,7 @@ class Repair:
             )
             if not isinstance(done, Appended):
                 raise self._overtaken("another process writes its journal")
-            self._sequence = done.sequence
+            self._sequence = done.position
 
     async def _write(self, recovery: Recovery, states: dict[str, State], after: FlushMembers) -> None:
         """Store snapshots and checkpoint, which make the current streams the right ones from now on."""
@@ -230,7 +230,7 @@ class Repair:
         parked_list = recovery.parked_list
         parked_list.update(states.values())
         checkpoint = Checkpoint(
-            sequence=self._sequence,
+            journal_position=self._sequence,
             floor=after.floor,
             routed=after.routing.routed,
             parked_tenants=after.routing.parked_tenants,

@@ -53,4 +53,4 @@ async def _heartbeat(js: JetStream, names: Names, node: str) -> tuple[int, float
     if message is None or not message.data:
         return 0, UNKNOWN_TTL_S
     member = read_versioned(_member, message.data, members.VERSION, message.subject)
-    return message.sequence, member.ttl_s or UNKNOWN_TTL_S
+    return message.position, member.ttl_s or UNKNOWN_TTL_S

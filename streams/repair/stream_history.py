@@ -38,8 +38,8 @@ async def read_history(js: JetStream, names: Names, shard: int) -> StreamHistory
     checkpoint = await read_checkpoint(js, names, shard)
     while page := (await retry_until_answered(partial(js.read, names.journal, subject, at + 1))).messages:
         for message in page:
-            at = message.sequence
-            if checkpoint is not None and at > checkpoint.sequence:
+            at = message.position
+            if checkpoint is not None and at > checkpoint.journal_position:
                 history.add(checkpoint.known)
                 checkpoint = None
             flush = decode_flush(message.data, f"message {at} of {names.journal}")
@@ -52,7 +52,7 @@ async def read_history(js: JetStream, names: Names, shard: int) -> StreamHistory
         history.add(checkpoint.known)
     last = await retry_until_answered(lambda: js.last_message(names.journal, subject))
     if last is not None:  # By the leader: a replica may lag.
-        history.add(decode_flush(last.data, f"message {last.sequence} of {names.journal}").marks)
+        history.add(decode_flush(last.data, f"message {last.position} of {names.journal}").marks)
     return history
 
 

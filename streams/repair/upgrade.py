@@ -83,7 +83,7 @@ async def _record_routed(js: JetStream, names: Names, shard: int, routed: int) -
     last = await retry_until_answered(lambda: js.last_message(names.journal, subject))
     if last is None:
         return await _record_in_checkpoint(js, names, shard, routed)
-    flush = decode_flush(last.data, f"message {last.sequence} of {names.journal}")
+    flush = decode_flush(last.data, f"message {last.position} of {names.journal}")
     if flush.routed is not UNSET:
         return False
     data = encode_flush(
@@ -97,7 +97,7 @@ async def _record_routed(js: JetStream, names: Names, shard: int, routed: int) -
         marks=flush.marks,
         facts=[],
     )
-    _hold(await append(js, names.journal, subject, data, expected=last.sequence), shard)
+    _hold(await append(js, names.journal, subject, data, expected=last.position), shard)
     return True
 
 
@@ -111,7 +111,7 @@ async def _record_in_checkpoint(js: JetStream, names: Names, shard: int, routed:
     if checkpoint.routed is not UNSET:
         return False
     data = encode_checkpoint(replace(checkpoint, v=type(checkpoint)().v, routed=routed))
-    _hold(await append(js, names.actors, subject, data, expected=message.sequence), shard)
+    _hold(await append(js, names.actors, subject, data, expected=message.position), shard)
     return True
 
 

@@ -44,11 +44,11 @@ async def pages_between(
         if not messages:
             message = await retry_for_command(js.next_message, names.deliveries, subject, after + 1)
             messages = [] if message is None else [message]
-        found = [each for each in messages if each.sequence <= until]
+        found = [each for each in messages if each.position <= until]
         if not found:
             return
         yield found
-        after = found[-1].sequence
+        after = found[-1].position
 
 
 async def deliveries_info(js: JetStream, names: Names) -> StreamInfo:

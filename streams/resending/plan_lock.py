@@ -217,7 +217,7 @@ class PlanLock(Generic[P]):
     async def read(self) -> P | None:
         """The plan in force; its revision is the one that the next `store` replaces."""
         message = await retry_for_command(self._js.last_message, self._stream, self._subject)
-        self._revision = message.sequence if message else 0
+        self._revision = message.position if message else 0
         self.read_at = message.stored_at if message else 0.0
         if message is None:
             return None

@@ -217,7 +217,7 @@ class Redrive:
                 match await self._publish(letter):
                     case None:
                         continue  # It was dropped or erased meanwhile.
-                    case Stored(sequence=position, duplicate=True):
+                    case Stored(position=position, duplicate=True):
                         await self._judge_duplicate(letter, position, sent)
                     case Stored():
                         sent.add(letter.position)

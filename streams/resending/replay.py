@@ -202,11 +202,11 @@ class Replay:
     ) -> None:
         """Send the wanted messages of a page; `remaining` counts from it on; `on_progress` gets the rest."""
         wanted = [each for each in map(stored_event, page) if self._lock.plan.events.takes(each)]
-        places = {each.sequence: place for place, each in enumerate(page)}
+        places = {each.position: place for place, each in enumerate(page)}
         if wanted:
             info = await deliveries_info(self._js, self._names)
             # Everything before the page is dealt with.
-            done_to = max(self._lock.plan.done_to, page[0].sequence - 1)
+            done_to = max(self._lock.plan.done_to, page[0].position - 1)
             await self._store(done_to=done_to, remaining=remaining, stream_end=info.last, sent=self.done.sent)
         for number, event in enumerate(wanted):
             await self._wait()
@@ -218,7 +218,7 @@ class Replay:
             match await self._publish(page[place], event):
                 case None:
                     self.done.purged = True
-                case Stored(sequence=stored, duplicate=True) if not await self._is_copy(stored, event):
+                case Stored(position=stored, duplicate=True) if not await self._is_copy(stored, event):
                     self.done.taken.append(event.position)
                 case Stored():
                     self.done.sent += 1
@@ -233,7 +233,7 @@ class Replay:
                     )
             self._record_progress(event.position, remaining - place - 1)
             on_progress(remaining - place - 1)
-        self._record_progress(page[-1].sequence, remaining - len(page))
+        self._record_progress(page[-1].position, remaining - len(page))
         on_progress(remaining - len(page))
 
     @property

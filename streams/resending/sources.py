@@ -57,7 +57,7 @@ class CheckedSources:
         )
         for position in positions:
             self._until.pop(position, None)
-        self.remember((each.sequence for each in found if each is not None), asked_at)
+        self.remember((each.position for each in found if each is not None), asked_at)
         return found[0] is not None
 
     def remember(self, positions: Iterable[int], asked_at: float) -> None:

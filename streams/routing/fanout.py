@@ -52,7 +52,7 @@ def event_in(names: Names, message: StoredMessage) -> Event:
     """The event in a message of the events stream, even in one that is in no partition."""
     is_stray = names.partition_and_tenant(message.subject) is None
     address = names.published_to(message.subject) if is_stray else names.address_of_event(message.subject)
-    return published_event(message.sequence, message.stored_at, address, message.headers, message.data)
+    return published_event(message.position, message.stored_at, address, message.headers, message.data)
 
 
 def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:

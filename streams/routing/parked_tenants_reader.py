@@ -94,6 +94,6 @@ class ParkedTenantsReader:
             )
         if reads.reader.trusted_consumer != consumer:
             return False
-        complete = not found or found[-1].sequence >= request.up_to
-        await self._take_read(request, [each for each in found if each.sequence <= request.up_to], complete)
+        complete = not found or found[-1].position >= request.up_to
+        await self._take_read(request, [each for each in found if each.position <= request.up_to], complete)
         return True

@@ -375,7 +375,7 @@ class Router:
             request.tenant, [(message, waiting.event, waiting.headers) for message, waiting in events]
         )
         self._routing.totals.evicted += len(found)
-        up_to = request.up_to if complete else found[-1].sequence
+        up_to = request.up_to if complete else found[-1].position
         if (evicted := self._tenants.note_buried(request, up_to, len(found))) is not None:
             log.warning("routing.evicted", extra=asdict(evicted))
             self._parked_reader.wake()
@@ -388,7 +388,7 @@ class Router:
 
     def _take_ahead(self, request: ReadRequest, found: Sequence[StoredMessage]) -> None:
         # Their copies have higher sources than anything that arrives: their loss must be noticed, too.
-        self._reader.note(Mark(position=found[-1].sequence, stored_at=found[-1].stored_at))
+        self._reader.note(Mark(position=found[-1].position, stored_at=found[-1].stored_at))
         events = [self._read_event(request.tenant, each) for each in found]
         kept = self._tenants.take_ahead(request, events)
         self._charge(sum(event.size for event in kept))

@@ -87,7 +87,7 @@ async def samples_of_parts(
 
     A message that belongs to no shard is left out: no receiver gives it up (`streams.storage.strays`).
     """
-    found = [(each.message.sequence, each.message.subject, each.size) for each in parts]
+    found = [(each.message.position, each.message.subject, each.size) for each in parts]
     return [
         Sample(position, tenant_of(address[1]), subject, size, await settled.up_to(subject))
         for position, subject, size in found

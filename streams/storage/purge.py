@@ -75,7 +75,7 @@ async def journal_needed_from(js: JetStream, names: Names, shards: int, journal:
         last = await retry_until_answered(lambda: js.last_message(names.journal, names.journal_of(shard)))
         if last is None or checkpoint.created.get(names.journal) != journal.created:
             return NeededFrom(0, shard)
-        return NeededFrom(min(checkpoint.sequence + 1, last.sequence), shard)
+        return NeededFrom(min(checkpoint.journal_position + 1, last.position), shard)
 
     return await lowest_need(shards, needs)
 
@@ -173,7 +173,7 @@ async def _first_needed(js: JetStream, stream: str, subject: str, needed: int, c
     used: older than the time for which a leader may continue without followers.
     """
     message = await retry_until_answered(lambda: js.next_message(stream, subject, needed))
-    return max(needed, certain_end + 1) if message is None else message.sequence
+    return max(needed, certain_end + 1) if message is None else message.position
 
 
 async def _dispensable_end(js: JetStream, info: StreamInfo, keep_since: float) -> int:
@@ -181,7 +181,7 @@ async def _dispensable_end(js: JetStream, info: StreamInfo, keep_since: float) -
     if not info.messages:
         return 0
     kept = await retry_until_answered(lambda: js.first_since(info.name, ">", keep_since))
-    return max(info.last + 1 if kept is None else kept.sequence, surplus_end(info, _window(info)))
+    return max(info.last + 1 if kept is None else kept.position, surplus_end(info, _window(info)))
 
 
 async def _purge(js: JetStream, info: StreamInfo, below: int) -> None:

@@ -181,16 +181,16 @@ async def _oldest(js: JetStream, counting: Counting, bytes_max: float) -> Counte
             size = stored_size(each)
             read += size
             if settled is None or await _waits(each, settled, lookups_max):
-                counted.append(CountedMessage(each.sequence, size))
+                counted.append(CountedMessage(each.position, size))
                 bytes_max -= size
                 is_prefix = False
             elif each.subject not in settled:
                 is_prefix = False
             if is_prefix:
-                start = each.sequence + 1
+                start = each.position + 1
         if not page.messages or not page.pending:
             return Counted(counted, True, start)
-        position = page.messages[-1].sequence + 1
+        position = page.messages[-1].position + 1
     return Counted(counted, False, start)
 
 
@@ -198,7 +198,7 @@ async def _waits(message: StoredMessage, settled: SettledPositions, lookups_max:
     """True if the message is certainly one that waits; false also if its receiver is one too many."""
     if message.subject not in settled and len(settled) >= lookups_max:
         return False
-    return message.sequence > await settled.up_to(message.subject)
+    return message.position > await settled.up_to(message.subject)
 
 
 def _excess_end_rounded_up(counted: Iterable[CountedMessage], excess: float) -> int:

@@ -79,10 +79,10 @@ async def sample_stream(
 async def _cut(js: JetStream, stream: StreamInfo, subject: str, part: StreamPart) -> list[StreamPart]:
     """Cut a part in two; returns one smaller part if all its messages are on one side."""
     cut = _cut_position(stream.created, part.low, part.high)
-    if part.message.sequence >= cut:
+    if part.message.position >= cut:
         return [StreamPart(cut, part.high, part.message, part.count, part.after)]
     found = await _first(js, stream.name, subject, cut)
-    if found is None or found[0].sequence >= part.high:
+    if found is None or found[0].position >= part.high:
         return [StreamPart(part.low, cut, part.message, part.count, part.after)]
     message, from_cut = found
     upper = min(max(from_cut - part.after, 1), part.count - 1)

@@ -103,7 +103,7 @@ class SettledPositions:
             return up_to
         message = await retry_until_answered(lambda: js.next_message(stream, subject, settled + 1))
         if message is not None:
-            return min(up_to, message.sequence - 1)
+            return min(up_to, message.position - 1)
         await ensure_no_message(js, stream, subject, settled, up_to)
         return up_to
 
@@ -141,7 +141,7 @@ class SettledPositions:
         except Unusable as error:
             self._reason_log.log_once(str(error))
             return ShardRecords(0)
-        if record is None or record.as_of > checkpoint.sequence:
+        if record is None or record.as_of > checkpoint.journal_position:
             return ShardRecords(0)
         return ShardRecords(checkpoint.floor, record.state)
 
@@ -165,7 +165,7 @@ class SettledPositions:
         subject = keys.actor(shard, UNKNOWN_RECEIVERS)
         message = await retry_until_answered(lambda: js.last_message(self._names.actors, subject))
         if replicated(self._deliveries):
-            sequence = message.sequence if message else 0
+            sequence = message.position if message else 0
             if not await is_last(js, keys.proof(shard), subject, sequence):
                 return None
         return NOT_WRITTEN if message is None or not message.data else _decoded(message)

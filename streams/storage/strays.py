@@ -69,7 +69,7 @@ async def bury_stray_events(js: JetStream, names: Names, tenants: Collection[str
         for of_tenant in stray_filters(names, tenants):
             # Its subjects are not listed: a producer may invent any number of types.
             if (first := await js.next_message(names.events, of_tenant, 1)) is not None:
-                page = await js.read(names.events, of_tenant, first.sequence, limit, PAGE_BYTES)
+                page = await js.read(names.events, of_tenant, first.position, limit, PAGE_BYTES)
                 return list(page.messages) or [first]
         kept_from = listed.last + 1
         return []
@@ -140,8 +140,8 @@ async def _stray_deliveries(js: JetStream, names: Names, limit: int) -> list[Sto
     last = await _last_but(js, stream, names.deliveries_to("*.*"))
     if last is None:
         return []
-    page = await js.read(stream, ALL_SUBJECTS, last.sequence - NEARBY_POSITIONS, NEARBY_POSITIONS, PAGE_BYTES)
-    nearby = {each.sequence: each for each in (last, *page.messages)}
+    page = await js.read(stream, ALL_SUBJECTS, last.position - NEARBY_POSITIONS, NEARBY_POSITIONS, PAGE_BYTES)
+    nearby = {each.position: each for each in (last, *page.messages)}
     return [each for each in nearby.values() if names.shard_and_receiver(each.subject) is None][:limit]
 
 
@@ -184,17 +184,17 @@ async def _bury(
     receiver = f"{_tenant_of_letter(tenant)}.{MALFORMED_RECEIVER}"
     why = await store(js, names, receiver, message, {
         EVENT_ID: event.id,
-        MESSAGE_ID: f"{filed_under(receiver)}:{kind}{message.sequence}",
+        MESSAGE_ID: f"{filed_under(receiver)}:{kind}{message.position}",
         DEAD_REASON: "malformed",
         DEAD_ATTEMPTS: 0,
         DEAD_PROBLEM: encoded(f"published to {message.subject}: no name contains * or >"),
     })  # fmt: skip
-    fields = {"stream": stream, "position": message.sequence, "trace_id": event.trace_id}
+    fields = {"stream": stream, "position": message.position, "trace_id": event.trace_id}
     if why is not None:
         log.warning("stray.waiting", extra=fields | {"why": why})
         return False
     log.warning("stray.buried", extra=fields | {"receiver": receiver})
-    mark = Mark(position=message.sequence, stored_at=message.stored_at)
+    mark = Mark(position=message.position, stored_at=message.stored_at)
     await delete_known(js, stream, mark)
     return True
 

@@ -56,5 +56,5 @@ async def samples_of_events(js: JetStream, names: Names, events: StreamInfo) -> 
             stray_tenants.add(tenant_of(names.published_to(part.message.subject)))
         else:
             subject, up_to = names.event(*address, ">"), await routed.up_to(*address)
-            samples.append(Sample(part.message.sequence, address[1], subject, part.size, up_to))
+            samples.append(Sample(part.message.position, address[1], subject, part.size, up_to))
     return SampledStream(events.name, samples, events.created, changes, strays, frozenset(stray_tenants))

@@ -66,7 +66,7 @@ async def append(js: JetStream, data: bytes, last: int) -> int:
                     continue
                 assert there is not None
                 assert there.data == data
-                return there.sequence
+                return there.position
             case Refused(code):
                 assert code in (10158, 10164)
             case Unanswered():
@@ -161,7 +161,7 @@ def test_a_replica_lags_but_the_leader_does_not() -> None:
             behind.append(number - len(page.messages))
             last = await js.last_message("S", "s.a")
             assert last is not None
-            assert last.sequence == number
+            assert last.position == number
         assert set(behind) >= {0, 1, 5}
         assert max(behind) == 5
         run.network.calm()

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from actors.machine.event import Event
-from actors.machine.facts import EventAccepted, Missing, Opened
+from actors.machine.facts import EventsNumbered, Missing, Opened
 from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import State
 from tests.sim import hunt, scenarios
@@ -94,7 +94,7 @@ def test_a_checkpoint_behind_the_journal_needs_no_duplicate_of_its_own_time() ->
     numbering.take(Opened(receiver=receiver, at=0.0, position=0, window=1), set())
     for sequence, position, event_id in ((1, 1, "a"), (2, 3, "b")):
         number = Numbered(sequence=sequence, position=position, id=event_id, stored_at=0.0)
-        numbering.take(EventAccepted(receiver=receiver, events=(number,)), set())
+        numbering.take(EventsNumbered(receiver=receiver, events=(number,)), set())
     kept = DeliveriesKept(deliveries, lambda _: ledger, pytest.fail)
     assert kept.needed(before) == 3
 

@@ -35,4 +35,4 @@ async def publish(
     """Publish to one receiver, as a producer does; returns the position."""
     answer = await js.publish(names.publish_to(receiver), body, headers)
     assert isinstance(answer, Stored), answer
-    return answer.sequence
+    return answer.position

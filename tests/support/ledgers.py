@@ -58,7 +58,7 @@ class Pen:
     async def put(self, data: bytes, receiver: str = RECEIVER) -> int:
         answer = await self._js.publish(self._names.journal_of(shard(receiver)), data)
         assert isinstance(answer, Stored)
-        return answer.sequence
+        return answer.position
 
 
 def numbered(sequence: int, **members: Any) -> Numbered:

@@ -26,8 +26,8 @@ from actors.machine.facts import (
     Delivered,
     Disabled,
     DuplicateDropped,
-    EventAccepted,
     EventRefused,
+    EventsNumbered,
     Forgot,
     HandshakeFailed,
     HandshakeStarted,
@@ -79,7 +79,7 @@ FACTS_1: tuple[AnyFact, ...] = (
     Retargeted(receiver=WHO, target="00112233445566ff"),
     RateSet(receiver=WHO, limit=RateLimit(0.5, 4), bucket=BUCKET),
     WindowSet(receiver=WHO, size=64, above=40),
-    EventAccepted(receiver=WHO, events=(EVENT,)),
+    EventsNumbered(receiver=WHO, events=(EVENT,)),
     Started(receiver=WHO, events=(EVENT,), at=AT, bucket=BUCKET),
     Delivered(receiver=WHO, events=(EVENT,), at=AT, attempt=1, status=200, latency_ms=9.5, bucket=BUCKET),
     FAILED,
@@ -199,7 +199,7 @@ WITH_HANDSHAKE = Snapshot(
 )  # fmt: skip
 
 CHECKPOINT = Checkpoint(
-    sequence=99,
+    journal_position=99,
     floor=39,
     routed=16,
     parked_tenants={"acme": 9},

@@ -159,7 +159,9 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: OpenE
     if policy.batch is not None:
         return post_of(state, policy, batch, has_token=has_token)
     if entry is None:
-        return s.Post(event, state.frontier.sequence + 1, 1, has_token, accepted=policy.order == "relaxed")
+        return s.Post(
+            event, state.frontier.sequence + 1, 1, has_token, numbered_first=policy.order == "relaxed"
+        )
     return s.Post(event, entry.sequence, entry.attempts + 1, has_token)
 
 

@@ -21,28 +21,28 @@ class Post(Struct, frozen=True, gc=False):
     """Make attempt `attempt` of `event`, with the number `sequence`.
 
     - `has_token`: the attempt has its token already.
-    - `accepted`: the number of the event is recorded first.
+    - `numbered_first`: the number of the event is recorded first.
     """
 
     event: Event
     sequence: int
     attempt: int
     has_token: bool
-    accepted: bool = False
+    numbered_first: bool = False
 
 
 class PostBatch(Struct, frozen=True, gc=False):
     """Make attempt `attempt` of these events in one POST, with the numbers `sequences`.
 
     - `has_token`: the attempt has its token already.
-    - `accepted`: those of them whose numbers are recorded first.
+    - `numbered_first`: those of them whose numbers are recorded first.
     """
 
     events: tuple[Event, ...]
     sequences: tuple[int, ...]
     attempt: int
     has_token: bool
-    accepted: tuple[Event, ...] = ()
+    numbered_first: tuple[Event, ...] = ()
 
 
 class Bury(Struct, frozen=True):

@@ -111,7 +111,7 @@ async def settle_in_order(actor: Actor, position: int) -> bool:
         if is_duplicate(live.state.frontier, event):
             live.record(c.DropDuplicate(event), environment.clock.now())
         else:
-            live.record(c.AcceptEvents((event,)), environment.clock.now())
+            live.record(c.NumberEvents((event,)), environment.clock.now())
     pending.cursor.pass_numbered(len(found), position)
     return True
 

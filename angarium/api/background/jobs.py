@@ -154,7 +154,7 @@ class Jobs:
             while (message := await next_plan(self._access, kind, place.position)) is not None:
                 if place.doubtful:
                     break  # The next read compares first.
-                place.move(Mark(position=message.sequence, stored_at=message.stored_at))
+                place.move(Mark(position=message.position, stored_at=message.stored_at))
                 try:
                     self._update(plan_in(self._access, message))
                 except Unusable as error:

@@ -36,7 +36,7 @@ def repair(which: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> No
     numbers continue after a gap of 512 or more. You can interrupt it and run it again. It needs a node's
     permissions.
     """
-    from angarium.operations.installation.repair import accept
+    from angarium.operations.installation.repair import accept_loss
 
     def agreed(damages: "Sequence[Damage]") -> bool:
         for damage in damages:
@@ -50,7 +50,7 @@ def repair(which: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> No
 
     settings = options.settings_of(given)
     shards = shards_of(which, settings.shards)
-    done = perform(settings, lambda access: accept(access, shards, agreed))
+    done = perform(settings, lambda access: accept_loss(access, shards, agreed))
     if as_json:
         output.say_json([document(each) for each in done.repaired])
     else:

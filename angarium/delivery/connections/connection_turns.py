@@ -112,7 +112,7 @@ class Waiter(Generic[T]):
             self.future.set_result(None)
 
 
-class Slots(Generic[T]):
+class ConnectionSlots(Generic[T]):
     """Gives slots within both bounds, in turns."""
 
     def __init__(self, whole: Bound[T]) -> None:

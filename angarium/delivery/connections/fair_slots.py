@@ -1,10 +1,10 @@
-"""Turns for a limited number of slots, of which one host, or one tenant, gets only a part."""
+"""Slots in a limited number, of which one host or one tenant gets only a share."""
 
 import asyncio
 from collections.abc import Hashable
 from typing import Self
 
-from angarium.delivery.connections.connection_turns import Bound, Slots, Waiter
+from angarium.delivery.connections.connection_turns import Bound, ConnectionSlots, Waiter
 from angarium.delivery.connections.paced_expiry import PacedExpiry
 
 
@@ -12,14 +12,14 @@ class FairSlots:
     """Slots that attempts take in turns: `capacity` in all, and `share_max` for each host or tenant."""
 
     def __init__(self, capacity: int, share_max: int) -> None:
-        self._slots: Slots[None] = Slots(Bound(capacity))
+        self._slots: ConnectionSlots[None] = ConnectionSlots(Bound(capacity))
         self._share_max = share_max
         self._shares: dict[Hashable, Bound[None]] = {}
         self.expiry = PacedExpiry()
 
-    def turn(self, sharer: Hashable, receiver: str) -> "Turn":
+    def turn(self, sharer: Hashable, receiver: str) -> "SlotTurn":
         """The turn of an attempt. `sharer`: the host or the tenant whose share it is."""
-        return Turn(self, sharer, receiver)
+        return SlotTurn(self, sharer, receiver)
 
     def enter(self, sharer: Hashable, receiver: str) -> Waiter[None]:
         """Take a slot, or queue for one."""
@@ -35,13 +35,13 @@ class FairSlots:
             del self._shares[sharer]
 
 
-class Turn:
+class SlotTurn:
     """The turn of one attempt, which may end and begin again; it ends with the `with` block."""
 
-    __slots__ = ("_receiver", "_sharer", "_turns", "_waiter")
+    __slots__ = ("_receiver", "_sharer", "_slots", "_waiter")
 
-    def __init__(self, turns: FairSlots, sharer: Hashable, receiver: str) -> None:
-        self._turns = turns
+    def __init__(self, slots: FairSlots, sharer: Hashable, receiver: str) -> None:
+        self._slots = slots
         self._sharer = sharer
         self._receiver = receiver
         self._waiter: Waiter[None] | None = None
@@ -56,7 +56,7 @@ class Turn:
         """Wait for a slot, unless one is held; False if the deadline, in the loop's time, came first."""
         if self._waiter is not None:
             return True
-        waiter = self._waiter = self._turns.enter(self._sharer, self._receiver)
+        waiter = self._waiter = self._slots.enter(self._sharer, self._receiver)
         loop = asyncio.get_running_loop()
         timer = loop.call_at(deadline, self._expire, waiter)
         try:
@@ -76,8 +76,8 @@ class Turn:
         """Leave the queue at once, so that no slot is given to it; the attempt continues in its turn."""
         if not waiter.future.done():
             self._leave(waiter)
-            self._turns.expiry.call_soon(waiter.wake)
+            self._slots.expiry.call_soon(waiter.wake)
 
     def _leave(self, waiter: Waiter[None]) -> None:
-        self._turns.leave(self._sharer, waiter)
+        self._slots.leave(self._sharer, waiter)
         self._waiter = None

@@ -22,7 +22,7 @@ from functools import partial
 from msgspec import Struct
 
 from angarium.delivery.connections.connect import NoAnswer
-from angarium.delivery.connections.connection_turns import Bound, Slots, Waiter
+from angarium.delivery.connections.connection_turns import Bound, ConnectionSlots, Waiter
 from angarium.delivery.connections.paced_expiry import PacedExpiry
 from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
@@ -133,7 +133,7 @@ class Pool:
         self._all: set[Http1Connection] = set()
         self._closing: set[Http1Connection] = set()
         self._whole = _ConnectionBound(limits.connections_max)
-        self._slots = Slots(self._whole)
+        self._slots = ConnectionSlots(self._whole)
         self._opening = PacedStarts()
         self._idle, self._queue = self._whole.idle, self._whole.queue
         self._due: list[Http1Connection] = []

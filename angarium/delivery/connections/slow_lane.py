@@ -6,7 +6,7 @@ last attempt shows whether a receiver is slow; a new receiver, or one with a new
 receiver may have the same URL, and a timeout that makes it slow.
 """
 
-from angarium.delivery.connections.fair_slots import FairSlots, Turn
+from angarium.delivery.connections.fair_slots import FairSlots, SlotTurn
 from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.http_exchange.target import Target
 
@@ -40,7 +40,7 @@ class SlowLane:
                 del self._known[next(iter(self._known))]
             self._known[receiver, target] = None
 
-    def turn(self, target: Target, receiver: str) -> Turn:
+    def turn(self, target: Target, receiver: str) -> SlotTurn:
         """The turn of an attempt in the lane."""
         return self._turns.turn((target.host, target.port), receiver)
 

@@ -15,7 +15,7 @@ from typing import Self
 
 from actors.ids import tenant_of
 from angarium.delivery.connections.connect import NoAnswer, first_reached, is_local, within_deadline
-from angarium.delivery.connections.fair_slots import FairSlots, Turn
+from angarium.delivery.connections.fair_slots import FairSlots, SlotTurn
 from angarium.delivery.connections.guard import Allowed, Blocked, Guard, Unresolved
 from angarium.delivery.egress.file_value import FileValue
 from angarium.delivery.egress.tunnel import Tunnel, connect_head
@@ -118,7 +118,7 @@ class ProxyTurn:
 
     __slots__ = ("_proxy", "_turn")
 
-    def __init__(self, proxy: Proxy, turn: Turn) -> None:
+    def __init__(self, proxy: Proxy, turn: SlotTurn) -> None:
         self._proxy = proxy
         self._turn = turn
 

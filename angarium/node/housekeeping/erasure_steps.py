@@ -130,7 +130,7 @@ class ErasureSteps:
             return True  # A stray, which no router reads (`streams.storage.strays`).
         partition, tenant = address
         past = await read_shard_record(self._js, self._names, partition)
-        return past.routing is not None and past.routing.covers(tenant, message.sequence)
+        return past.routing is not None and past.routing.covers(tenant, message.position)
 
     async def _end_deliveries(self, progress: ErasureProgress) -> str:
         found = await search.deliveries(
@@ -220,9 +220,9 @@ class ErasureSteps:
                 position = mark.position
                 checkpoint = await read_checkpoint(js, names, shard)
                 last = await js.last_message(names.journal, names.journal_of(shard))
-                if checkpoint is None or checkpoint.sequence < position or last is None:
+                if checkpoint is None or checkpoint.journal_position < position or last is None:
                     return f"no checkpoint of shard {shard} is after an answer in the journal"
-                if last.sequence <= position:
+                if last.position <= position:
                     return f"shard {shard} has recorded nothing after an answer in the journal"
                 message = await js.message(names.journal, position)
                 wanted = _answers_in(names.journal_of(shard), tenant, event)

@@ -343,7 +343,7 @@ class Maintenance:
         """Let quiet shards append an empty flush, so that they do not hold the journal."""
         journal = await stream_info(self._context.js, self._context.names.journal)
         for shard in self._working():
-            if journal.last - shard.journal.sequence > JOURNAL_LAG_MAX * self._shards:
+            if journal.last - shard.journal.position > JOURNAL_LAG_MAX * self._shards:
                 shard.journal.flush_soon()
 
     async def _maintain(self, shard: Shard) -> None:
@@ -375,7 +375,7 @@ class Maintenance:
             message = await js.next_message(names.deliveries, subject, needed.position)
             if message is None:
                 return
-            host.retention.note_oldest(needed.receiver, message.sequence)
+            host.retention.note_oldest(needed.receiver, message.position)
 
     async def _purge_deliveries(self) -> None:
         js, names = self._context.js, self._context.names

@@ -129,7 +129,7 @@ async def store(access: Access, proposal: Proposal) -> PutResult:
     answer = await StoredConfigurations(access.js, access.names, by=access.by).put(
         proposal.receiver, raw, expected
     )
-    return proposal.result(require_stored(proposal.receiver, answer).sequence)
+    return proposal.result(require_stored(proposal.receiver, answer).position)
 
 
 def check_revision(name: str, before: Configuration | None, expected: int | None) -> None:

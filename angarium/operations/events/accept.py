@@ -61,8 +61,8 @@ def check_unsent(access: Access) -> None:
 
 def _meaning(message: EventMessage, answer: Answer) -> Accepted | OperationError:
     match answer:
-        case Stored(sequence=sequence, duplicate=duplicate):
-            return Accepted(id=message.id, stream=message.stream, seq=sequence, duplicate=duplicate)
+        case Stored(position=position, duplicate=duplicate):
+            return Accepted(id=message.id, stream=message.stream, seq=position, duplicate=duplicate)
         case Refused(code, text):
             return _refused(code, text)
         case Forbidden(why):

@@ -52,7 +52,7 @@ class Publisher:
         message = message_of(self._names, replace(self._template, body=body))
         stored = await self._store(message)
         return Published(
-            stream=message.stream, position=stored.sequence, id=message.id, duplicate=stored.duplicate
+            stream=message.stream, position=stored.position, id=message.id, duplicate=stored.duplicate
         )
 
     async def why_no_receiver(self) -> str:

@@ -240,7 +240,7 @@ async def _among_waiting(
 async def _delivery(access: Access, receiver: str, message: StoredMessage) -> WaitingDelivery | None:
     """The place of an event among those that wait; None if it was settled since the receiver's snapshot."""
     subject = access.names.deliveries_to(receiver)
-    later = await access.js.read(access.names.deliveries, subject, message.sequence + 1, batch=1, max_bytes=1)
+    later = await access.js.read(access.names.deliveries, subject, message.position + 1, batch=1, max_bytes=1)
     live, stored_at = await state(access, receiver), instant_text(message.stored_at)
     again = stored_event(message).again
     if isinstance(live, NotDone):
@@ -347,7 +347,7 @@ async def _newest(
     start = max(1, end - SEARCHED_MAX + 1)
     found = await _search(js, stream, subject, start, lambda it: it.id == event, read)
     first = (await js.read(stream, subject, 1, batch=1, max_bytes=1)).messages if start > 1 else []
-    return _Searched(found.message, found.cut or any(each.sequence < start for each in first))
+    return _Searched(found.message, found.cut or any(each.position < start for each in first))
 
 
 async def _search(
@@ -367,7 +367,7 @@ async def _search(
                 return _Searched(message, cut=False)
         if not page.messages:
             break
-        start, pending = page.messages[-1].sequence + 1, page.pending
+        start, pending = page.messages[-1].position + 1, page.pending
         seen, size = seen + len(page.messages), size + sum(len(each.data) for each in page.messages)
         if pending and (seen >= SEARCHED_MAX or size >= SEARCHED_BYTES_MAX):
             return _Searched(None, cut=True)

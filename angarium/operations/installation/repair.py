@@ -10,7 +10,7 @@ from angarium.operations.failures import NotDone, not_done, operation
 from streams.clock import SystemTime
 from streams.nats.errors import RepairError
 from streams.observation.installation_status import recorded_losses, recreated
-from streams.repair.acceptance import accept_loss
+from streams.repair import acceptance
 from streams.repair.damage import Damage, find_damage
 from streams.repair.preconditions import check_rights, dead_holders, takes_over_from
 
@@ -30,7 +30,7 @@ class Repairs(Struct, frozen=True):
 
 
 @operation
-async def accept(
+async def accept_loss(
     access: Access, shards: Sequence[int] | None, agreed: Callable[[Sequence[Damage]], bool]
 ) -> Repairs:
     """Repair these shards, or all that are refused (None), if `agreed` accepts the loss.
@@ -60,7 +60,7 @@ async def _accept(
     node = f"repair-{access.settings.node}"
     for damage in damages:
         try:
-            found, count = await accept_loss(
+            found, count = await acceptance.accept_loss(
                 js, names, damage.shard, node, SystemTime(), may_claim=may_claim, agreed=damage
             )
         except (RepairError, Unusable) as error:

@@ -160,10 +160,10 @@ def plan_in(access: Access, message: StoredMessage) -> StoredPlan:
     where, keys = message.subject, access.names.actor_keys
     if (receiver := keys.receiver_of_replay(where)) is not None:
         plan: JobPlan = read_versioned(_replay, message.data, replay_lock.VERSION, where)
-        return StoredPlan("replay", receiver, plan, message.sequence, message.stored_at)
+        return StoredPlan("replay", receiver, plan, message.position, message.stored_at)
     plan = read_versioned(_redrive, message.data, redrive_job.VERSION, where)
     owner = keys.tenant_of_redrive_job(where)
-    return StoredPlan("redrive", owner, plan, message.sequence, message.stored_at)
+    return StoredPlan("redrive", owner, plan, message.position, message.stored_at)
 
 
 async def plan_of_job(access: Access, job: str) -> StoredPlan:

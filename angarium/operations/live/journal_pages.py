@@ -83,7 +83,7 @@ class JournalPages:
             first = await retry_until_answered(
                 lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since)
             )
-            position = info.last if first is None else first.sequence - 1
+            position = info.last if first is None else first.position - 1
         self.place = StreamPlace(created=info.created, mark=Mark(position=position))
         return missed
 
@@ -113,7 +113,7 @@ class JournalPages:
                     case []:
                         await asyncio.sleep(JOURNAL_POLL_S)
                     case messages:
-                        self._pass(messages[-1].sequence, messages[-1].stored_at)
+                        self._pass(messages[-1].position, messages[-1].stored_at)
                         yield messages
         finally:
             reader.stop()
@@ -131,7 +131,7 @@ class JournalPages:
             first = await retry_until_answered(
                 lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since)
             )
-            position = info.last if first is None else first.sequence - 1
+            position = info.last if first is None else first.position - 1
         return StreamPlace(created=info.created, mark=Mark(position=position))
 
     @property

@@ -134,13 +134,13 @@ def attempts(
 ) -> Iterator[tuple[AttemptPosition, TailedAttempt]]:
     """The attempts in a flush at the receivers that are followed. Raises NewerVersion and NotOurs."""
     ordinal = 0
-    for fact in decode_flush(message.data, f"message {message.sequence} of the journal").facts:
+    for fact in decode_flush(message.data, f"message {message.position} of the journal").facts:
         match fact:
             case f.Delivered() | f.AttemptFailed() | f.Throttled() | f.DeadLettered():
                 events = fact.events or ((None,) if not isinstance(fact, f.DeadLettered) else ())
                 if follows(fact.receiver):
                     for number, event in enumerate(events, ordinal + 1):
-                        position = AttemptPosition(message.sequence, number)
+                        position = AttemptPosition(message.position, number)
                         yield position, _attempt_of(fact, event, str(position))
                 ordinal += len(events)
 

@@ -230,7 +230,7 @@ async def _count(
             row.waiting = await count_waiting(js, names, row.snapshot, shards[row.snapshot.shard], since)
             if row.waiting.count and row.phase == "idle":
                 row.phase = "active"  # Its snapshot is older than its waiting events.
-            row.arrived = 0 if first is None else await count_since(js, names, row.snapshot, first.sequence)
+            row.arrived = 0 if first is None else await count_since(js, names, row.snapshot, first.position)
 
     await asyncio.gather(*(count() for _ in range(COUNTED_AT_ONCE)))
 

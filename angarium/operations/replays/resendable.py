@@ -67,10 +67,10 @@ async def find_resendable(access: Access, receiver: str, wanted: ReplayFilter) -
     info = await deliveries_info(js, access.names)
     end = info.last
     first = await retry_for_command(js.first_since, stream, subject, wanted.since)
-    begin = end if first is None else first.sequence - 1
+    begin = end if first is None else first.position - 1
     if wanted.until is not None:
         after = await retry_for_command(js.first_since, stream, subject, wanted.until)
-        end = end if after is None else min(end, after.sequence - 1)
+        end = end if after is None else min(end, after.position - 1)
     state = await _settled_state(access, receiver, begin, end)
     until = max(begin, min(end, state.frontier.position))
     events = EventsToResend(
@@ -105,7 +105,7 @@ async def _settled_state(access: Access, receiver: str, begin: int, end: int) ->
 async def _is_any(access: Access, subject: str, after: int, until: int) -> bool:
     """True if the stream has an event of the receiver between two positions."""
     following = await retry_for_command(access.js.next_message, access.names.deliveries, subject, after + 1)
-    return following is not None and following.sequence <= until
+    return following is not None and following.position <= until
 
 
 async def _count_not_settled(access: Access, subject: str, settled: EventsToResend, end: int) -> int:

@@ -17,7 +17,7 @@ def raw(**members: Any) -> bytes:
 
 def stored(answer: Answer) -> int:
     assert isinstance(answer, Stored)
-    return answer.sequence
+    return answer.position
 
 
 async def put(js: JetStream, names: Names, value: bytes, receiver: str = RECEIVER, **headers: str) -> int:

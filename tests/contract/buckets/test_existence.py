@@ -32,13 +32,13 @@ async def test_the_time_since_which_a_receiver_exists_is_known(
     await tool.delete(RECEIVER)
     first = await tool.put(RECEIVER, RAW)
     assert isinstance(first, Stored)
-    (message,) = (await js.read(names.receivers, names.receiver(RECEIVER), first.sequence)).messages
+    (message,) = (await js.read(names.receivers, names.receiver(RECEIVER), first.position)).messages
     await tool.set_paused(RECEIVER, True)
     last = await tool.put(RECEIVER, EDITED)
     assert isinstance(last, Stored)
     if not following:
         await node.start()
-    await until(lambda: node.applied >= last.sequence)
+    await until(lambda: node.applied >= last.position)
     earliest, both = message.stored_at - CLOCK_SKEW_S, (RECEIVER, "acme.unheard")
     assert node.existing_at(earliest - 0.01, both) == ("acme.unheard",)
     assert node.existing_at(earliest + 0.01, both) == both

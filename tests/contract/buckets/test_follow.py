@@ -23,7 +23,7 @@ class Followed:
         self.sequences: list[int] = []
 
     def __call__(self, message: StoredMessage) -> None:
-        self.sequences.append(message.sequence)
+        self.sequences.append(message.position)
 
     async def until(self, sequences: list[int]) -> None:
         await until(lambda: len(self.sequences) >= len(sequences))

@@ -190,11 +190,11 @@ async def test_a_leader_that_may_be_deposed_does_not_send_it_back(
 ) -> None:
     answer = await nats.js.publish(names.token("aaaaaaaaaaaa"), b"{}")
     assert isinstance(answer, Stored)
-    message = await nats.js.message(names.tokens, answer.sequence)
+    message = await nats.js.message(names.tokens, answer.position)
     assert message is not None
     place = BucketPlace(nats.js, names.tokens)
     assert await place.compare()
-    place.move(Mark(position=message.sequence, stored_at=message.stored_at))
+    place.move(Mark(position=message.position, stored_at=message.stored_at))
     nats.reconnect()
     assert place.doubtful
     info = await nats.js.existing_stream(names.tokens)
@@ -207,8 +207,8 @@ async def test_a_leader_that_may_be_deposed_does_not_send_it_back(
         with pytest.raises(Unavailable, match="may be deposed"):
             await place.compare()
     assert await place.compare()
-    assert place.position == answer.sequence
-    nats.lose_tail(names.tokens, answer.sequence - 1)
+    assert place.position == answer.position
+    nats.lose_tail(names.tokens, answer.position - 1)
     assert not await place.compare()
     assert place.position == 0
     assert not place.doubtful

@@ -70,7 +70,7 @@ async def test_a_letter_has_the_beginning_of_any_last_answer(
     (letter,) = await letters(js, names)
     assert letter.headers.get("Angarium-Response") == header
     assert letter.headers["Angarium-Reason"] == "rejected"
-    read = await DeadLetters(js, names).letter(letter.sequence)
+    read = await DeadLetters(js, names).letter(letter.position)
     assert read is not None
     assert answer.strip().startswith(read.response)
     assert bool(read.response) is (header is not None)
@@ -326,7 +326,7 @@ async def test_a_name_as_long_as_a_line_to_the_server_does_not_cost_the_connecti
     js.wire.on_change(told.append)
     for message in found:
         receiver = message.subject.split(".", 3)[3]
-        burial = Burial(position=message.sequence, reason="unknown_receiver", receiver=receiver)
+        burial = Burial(position=message.position, reason="unknown_receiver", receiver=receiver)
         for _ in range(2):
             await DeadLetterWriter(js, names).bury("_unknown", [burial])
     assert told == []
@@ -355,9 +355,9 @@ async def test_headers_that_leave_no_room_for_ours_are_kept_as_far_as_there_is_r
     first, last = b"Angarium-Id: order-1\r\nX-First: kept\r\n", b"\r\nContent-Type: text/plain\r\n"
     room = min(BLOCK_BYTES_MAX, (272 << 10) - len(body)) - len(first + last) - 100
     (message,) = await published.messages((RECEIVER.encode(), first + lines[:room] + last, body))
-    burial = Burial(position=message.sequence, reason="rejected", sequence=1, attempts=5, status=422)
+    burial = Burial(position=message.position, reason="rejected", sequence=1, attempts=5, status=422)
     async with asyncio.timeout(PATIENCE_S):
-        await DeadLetterWriter(js, names).bury(RECEIVER, [burial], {message.sequence: "é" * 1000})
+        await DeadLetterWriter(js, names).bury(RECEIVER, [burial], {message.position: "é" * 1000})
     (letter,) = await letters(js, names)
     assert letter.data == body
     kept = {
@@ -375,11 +375,11 @@ async def test_an_event_whose_headers_are_not_read_becomes_a_letter_without_them
     js, names = published.js, published.names
     lines = b"Angarium-Id: order-1\r\n" + b"X: v\r\n" * LINES_MAX
     (message,) = await published.messages((RECEIVER.encode(), lines, b"body"))
-    burial = Burial(position=message.sequence, reason="malformed", sequence=1)
+    burial = Burial(position=message.position, reason="malformed", sequence=1)
     await DeadLetterWriter(js, names).bury(RECEIVER, [burial])
     (letter,) = await letters(js, names)
     assert letter.data == b"body"
-    assert letter.headers.pop("Angarium-Id").startswith(f"evt_{message.sequence}_")
+    assert letter.headers.pop("Angarium-Id").startswith(f"evt_{message.position}_")
     assert letter.headers == {
         "Nats-Msg-Id": f"{RECEIVER}:1",
         "Angarium-Reason": "malformed",

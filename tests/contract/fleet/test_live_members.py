@@ -104,14 +104,14 @@ async def test_a_revived_heartbeat_of_a_dead_node_gives_it_no_share(
     old = await counted.last_message(names.nodes, names.node("b"))
     assert old is not None
     if not known:
-        await counted.purge(names.nodes, old.sequence + 1)
+        await counted.purge(names.nodes, old.position + 1)
     members = await join(counted, "a")
     clocks.turn(DEAD_S)
     await until(lambda: members.live == ("a", "c"))
     clocks.turn(DEAD_S)
     changes: list[tuple[str, ...]] = []
     members.on_change(lambda: changes.append(members.live))
-    counted.revived = (old, replace(old, sequence=old.sequence - 1))
+    counted.revived = (old, replace(old, position=old.position - 1))
     members.connection_changed(True)
     await counted.another_read()
     counted.revived = ()

@@ -33,14 +33,14 @@ class Recording:
             self.states[fact.receiver] = evolve(before, fact)
             self.journal.add(fact, self.states[fact.receiver], urgent=True)
             await self.listening.has(self.journal.index)
-        return self.journal.sequence
+        return self.journal.position
 
     async def snapshot(self, checkpoint: Checkpoint | None = None) -> None:
-        sequence = self.journal.sequence
+        sequence = self.journal.position
         states = list(self.states.values())
         self.listed.update(states)
         checkpoint = checkpoint or Checkpoint(
-            sequence=sequence, routed=0, parked_parts=self.listed.as_of(sequence)
+            journal_position=sequence, routed=0, parked_parts=self.listed.as_of(sequence)
         )
         assert await self.snapshots.write(states, [], sequence, checkpoint, self.listed)
         self.listed.written(sequence)

@@ -64,7 +64,7 @@ class TestFirstClaim:
             clean=True,
             position=position,
             unclean=None,
-            sequence=claimed.sequence,
+            journal_position=claimed.journal_position,
             floor=0,
             routing=NOTHING_ROUTED,
             predecessor=None,
@@ -105,7 +105,7 @@ class TestCleanClaims:
         assert (await owner_of(js, names)).released == first.epoch
         second = await own(js, names, "b")
         assert (second.clean, second.unclean) == (True, None)
-        assert second.predecessor == Predecessor("a", first.epoch, 0, first.sequence)
+        assert second.predecessor == Predecessor("a", first.epoch, 0, first.journal_position)
         assert second.epoch > first.epoch
 
     async def test_a_claim_without_a_release_is_unclean(self, js: JetStream, names: Names) -> None:
@@ -136,9 +136,9 @@ class TestCleanClaims:
         await js.publish(names.actor_keys.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
         given_up = await js.last_message(names.actors, names.actor_keys.owner(SHARD))
         assert given_up is not None
-        released = Owner(node="b", at=0.0, released=given_up.sequence)
+        released = Owner(node="b", at=0.0, released=given_up.position)
         await js.publish(names.actor_keys.owner(SHARD), msgspec.json.encode(released))
-        assert given_up.sequence != first.epoch
+        assert given_up.position != first.epoch
         assert not (await own(js, names, "c")).clean
 
     async def test_a_claim_is_unclean_if_the_owner_is_missing_and_the_journal_is_not(
@@ -159,7 +159,7 @@ class TestCleanClaims:
         first = await own(js, names, "a")
         again = await own(js, names, "a", resumes=first.epoch)
         assert (again.clean, again.unclean) == (True, None)
-        assert again.predecessor == Predecessor("a", first.epoch, 0, first.sequence)
+        assert again.predecessor == Predecessor("a", first.epoch, 0, first.journal_position)
 
     async def test_a_claim_is_unclean_if_another_node_owned_in_between(
         self, js: JetStream, names: Names
@@ -181,10 +181,10 @@ class TestFloor:
     ) -> None:
         first = await own(js, names, "a")
         unclean = Unclean(first.epoch, 3, 1.0)
-        checkpoint = Checkpoint(sequence=first.sequence, floor=17, routed=9, unclean=unclean)
-        assert await Snapshots(js, names, first).write([], [], first.sequence, checkpoint)
+        checkpoint = Checkpoint(journal_position=first.journal_position, floor=17, routed=9, unclean=unclean)
+        assert await Snapshots(js, names, first).write([], [], first.journal_position, checkpoint)
         await release(js, names, first, "a")
-        await js.purge(names.journal, first.sequence + 1)
+        await js.purge(names.journal, first.journal_position + 1)
         second = await own(js, names, "b")
         assert second.floor == 17
         assert second.predecessor is None
@@ -248,7 +248,7 @@ class TestRivalClaims:
         faulty.faults[names.journal_of(SHARD)].append(last_words)
         claimed = await own(faulty, names, "b")
         assert claimed.floor == 5
-        assert claimed.predecessor == Predecessor("a", first.epoch, 1, claimed.sequence - 1)
+        assert claimed.predecessor == Predecessor("a", first.epoch, 1, claimed.journal_position - 1)
 
 
 class TestLostAnswers:
@@ -260,7 +260,7 @@ class TestLostAnswers:
         assert claimed.clean
         message = await js.last_message(names.actors, names.actor_keys.owner(SHARD))
         assert message is not None
-        assert claimed.epoch == message.sequence
+        assert claimed.epoch == message.position
 
     async def test_a_lost_answer_to_the_record_changes_nothing(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
@@ -270,7 +270,7 @@ class TestLostAnswers:
         assert len(await journal_of(js, names)) == 1
         last = await js.last_message(names.journal, names.journal_of(SHARD))
         assert last is not None
-        assert claimed.sequence == last.sequence
+        assert claimed.journal_position == last.position
 
     async def test_a_lost_answer_to_the_release_changes_nothing(
         self, js: JetStream, names: Names, faulty: FaultyJetStream

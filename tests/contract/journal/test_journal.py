@@ -45,7 +45,7 @@ class TestFlushes:
         assert listening.indices == list(range(1, 11))
         assert [entry.state for entry in listening.entries] == [blank()] * 10
         assert journal.confirmed_index == 10
-        assert listening.sequences == [journal.sequence] == [(await last_of(js, names)).sequence]
+        assert listening.sequences == [journal.position] == [(await last_of(js, names)).position]
 
     async def test_an_urgent_fact_takes_those_before_it_along(
         self, js: JetStream, names: Names, keep: Keep
@@ -133,7 +133,7 @@ class TestFlushes:
         journal, listening = await keep()
         add(journal, 1, urgent=True)
         await listening.has(1)
-        first = journal.sequence
+        first = journal.position
         add(journal, 1, urgent=True)
         await listening.has(2)
         headers = [headers for _, headers in faulty.published[names.journal_of(SHARD)]]
@@ -146,7 +146,7 @@ class TestFlushes:
         await until(lambda: len(listening.sequences) >= 2)
         assert [flush.facts for flush in (await flushes(js, names))[:2]] == [(), ()]
         assert listening.entries == []
-        assert journal.sequence >= listening.sequences[1]
+        assert journal.position >= listening.sequences[1]
 
 
 class TestFloor:
@@ -303,7 +303,7 @@ class TestEmptyJournal:
         self, js: JetStream, names: Names, keep: Keep
     ) -> None:
         journal, listening = await keep()
-        await js.purge(names.journal, journal.sequence + 1)
+        await js.purge(names.journal, journal.position + 1)
         add(journal, 2, urgent=True)
         await listening.has(2)
         assert listening.fences == []
@@ -315,7 +315,7 @@ class TestEmptyJournal:
         self, js: JetStream, names: Names, keep: Keep
     ) -> None:
         journal, listening = await keep()
-        await js.purge(names.journal, journal.sequence + 1)
+        await js.purge(names.journal, journal.position + 1)
         await js.publish(names.actor_keys.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
         add(journal, 1, urgent=True)
         await until(lambda: bool(listening.fences))

@@ -24,7 +24,7 @@ class Deposed(JetStream):
 
     async def next_message(self, stream: str, subject: str, sequence: int) -> StoredMessage | None:
         message = await super().next_message(stream, subject, sequence)
-        return message if message is not None and message.sequence <= self.end else None
+        return message if message is not None and message.position <= self.end else None
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ async def test_the_newest_of_each_subject_comes_with_the_end(js: JetStream, name
         await publish(js, names, receiver)
     ours, others = subject_of(names, RECEIVER), subject_of(names, OTHER)
     page = await js.last_of(names.deliveries, [ours])
-    assert ([each.sequence for each in page.messages], page.up_to) == ([3], 4)
+    assert ([each.position for each in page.messages], page.up_to) == ([3], 4)
     page = await js.last_of(names.deliveries, [others, ours])
-    assert ([each.sequence for each in page.messages], page.up_to) == ([3, 4], 4)
+    assert ([each.position for each in page.messages], page.up_to) == ([3, 4], 4)
     page = await js.last_of(names.deliveries, [subject_of(names, "acme.nobody")])
     assert (page.messages, page.up_to) == ([], 0)
 
@@ -131,7 +131,7 @@ async def test_a_later_message_proves_that_an_earlier_one_is_gone(js: JetStream,
     assert await message_at(js, names.deliveries, 2) is None
     found = await message_at(js, names.deliveries, 3)
     assert found is not None
-    assert found.sequence == 3
+    assert found.position == 3
 
 
 async def test_only_the_newest_message_can_be_written_after(js: JetStream, names: Names) -> None:
@@ -141,9 +141,9 @@ async def test_only_the_newest_message_can_be_written_after(js: JetStream, names
         await js.publish(key, b"{}")
     newest = await js.last_message(names.actors, key)
     assert newest is not None
-    assert await is_last(js, names.actor_keys.proof(0), key, newest.sequence)
-    assert await is_last(js, names.actor_keys.proof(0), key, newest.sequence)
-    assert not await is_last(js, names.actor_keys.proof(0), key, newest.sequence - 1)
+    assert await is_last(js, names.actor_keys.proof(0), key, newest.position)
+    assert await is_last(js, names.actor_keys.proof(0), key, newest.position)
+    assert not await is_last(js, names.actor_keys.proof(0), key, newest.position - 1)
     assert not await is_last(js, names.actor_keys.proof(0), key, 0)
 
 

@@ -51,8 +51,10 @@ async def test_more_than_one_message_holds_are_stored_and_found(js: JetStream, p
     claimed = await own(js, names, "a")
     listed = ParkedReceivers()
     listed.update(State(receiver=f"t{n:063}.{n:064}", parked=True) for n in range(13_000))
-    checkpoint = Checkpoint(sequence=claimed.sequence, parked_parts=listed.as_of(claimed.sequence))
-    assert await Snapshots(js, names, claimed).write([], [], claimed.sequence, checkpoint, listed)
+    checkpoint = Checkpoint(
+        journal_position=claimed.journal_position, parked_parts=listed.as_of(claimed.journal_position)
+    )
+    assert await Snapshots(js, names, claimed).write([], [], claimed.journal_position, checkpoint, listed)
     recovery = await recover(js, names, await own(js, names, "b"), "b")
     assert isinstance(recovery, Recovery)
     assert len(recovery.parked) == 13_000
@@ -102,9 +104,9 @@ class Crowd(Struct):
             )
             assert isinstance(claimed, Claim)
             states = [self._state(each, number) for number, each in enumerate(receivers)]
-            listed, at = ParkedReceivers(), claimed.sequence
+            listed, at = ParkedReceivers(), claimed.journal_position
             listed.update(states)
-            checkpoint = Checkpoint(sequence=at, parked_parts=listed.as_of(at), created=created)
+            checkpoint = Checkpoint(journal_position=at, parked_parts=listed.as_of(at), created=created)
             assert await Snapshots(self.js, self.names, claimed).write(states, [], at, checkpoint, listed)
             assert await release(self.js, self.names, claimed, "old")
 

@@ -61,7 +61,7 @@ async def test_a_flush_that_was_stored_without_an_answer_is_confirmed(
     faulty.faults[names.journal_of(SHARD)] += [ack_lost] + [request_lost] * 100
     add(journal, 2, urgent=True)
     await until(lambda: len(faulty.published[names.journal_of(SHARD)]) >= 3)
-    stored = (await last_of(js, names)).sequence
+    stored = (await last_of(js, names)).position
     assert listening.entries == []
     assert await lapse(journal, js, names)
     assert listening.indices == [1, 2]
@@ -109,7 +109,7 @@ async def test_a_journal_that_lost_a_flush_is_not_reclaimed(js: JetStream, names
     for count in (1, 2):
         add(journal, 1, urgent=True)
         await listening.has(count)
-    assert await js.delete(names.journal, journal.sequence)
+    assert await js.delete(names.journal, journal.position)
     assert not await lapse(journal, js, names)
 
 

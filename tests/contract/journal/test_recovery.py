@@ -80,7 +80,7 @@ class TestRecover:
         """A passivated actor is written before the next checkpoint."""
         at = await shard.record(repeated(1))
         await shard.record(repeated(2))
-        await shard.snapshot(Checkpoint(sequence=at))
+        await shard.snapshot(Checkpoint(journal_position=at))
         await shard.record(repeated(3))
         recovery = await taken_over(js, names)
         assert recovery.states == shard.states
@@ -103,7 +103,7 @@ class TestRecover:
     ) -> None:
         sequence = await shard.record(Unparked(receiver=OTHER, at=2.0))
         named: dict[str, float | None] = {"acme.quiet": 12.5, OTHER: None}
-        checkpoint = Checkpoint(v=1, sequence=sequence - 1, parked=named)
+        checkpoint = Checkpoint(v=1, journal_position=sequence - 1, parked=named)
         assert await shard.snapshots.write([], [], sequence, checkpoint)
         recovery = await taken_over(js, names)
         assert recovery.parked == {"acme.quiet": 12.5}
@@ -160,7 +160,7 @@ class TestRecover:
     async def test_a_tail_of_many_pages_is_read_whole(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
-        before = shard.claim.sequence
+        before = shard.claim.journal_position
         for number in range(300):
             data = encode_flush(
                 node="a", epoch=shard.claim.epoch, flush=number + 1, floor=0,
@@ -189,13 +189,13 @@ class TestReadTail:
         await own(js, names, "c")
         lost = await recover(js, names, claimed, "b")
         assert isinstance(lost, NotOwned)
-        assert f"after our claim at {claimed.sequence}" in lost.why
+        assert f"after our claim at {claimed.journal_position}" in lost.why
 
     async def test_a_tail_without_our_claim_is_none(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         claimed = await own(js, names, "b")
-        await js.purge(names.journal, claimed.sequence + 1)
+        await js.purge(names.journal, claimed.journal_position + 1)
         assert await recover(js, names, claimed, "b") == NotOwned("our claim is not in the journal any more")
 
     async def test_a_tail_of_a_newer_version_is_refused(
@@ -211,7 +211,7 @@ class TestReadTail:
     ) -> None:
         answer = await js.publish(names.journal_of(SHARD), b"hello")
         assert isinstance(answer, Stored)
-        with pytest.raises(NotOurs, match=f"message {answer.sequence} of {names.journal}"):
+        with pytest.raises(NotOurs, match=f"message {answer.position} of {names.journal}"):
             await take_over(js, names)
 
 
@@ -219,11 +219,11 @@ class TestRecordsBeyondTheClaim:
     async def test_a_checkpoint_beyond_our_claim_is_another_owners(self, js: JetStream, names: Names) -> None:
         claimed = await own(js, names, "b")
         rival = await own(js, names, "c")
-        checkpoint = Checkpoint(sequence=rival.sequence)
-        assert await Snapshots(js, names, rival).write([], [], rival.sequence, checkpoint)
+        checkpoint = Checkpoint(journal_position=rival.journal_position)
+        assert await Snapshots(js, names, rival).write([], [], rival.journal_position, checkpoint)
         lost = await recover(js, names, claimed, "b")
         assert isinstance(lost, NotOwned)
-        assert f"its checkpoint at {rival.sequence} is beyond" in lost.why
+        assert f"its checkpoint at {rival.journal_position} is beyond" in lost.why
 
     async def test_a_snapshot_beyond_our_claim_is_another_owners(
         self, js: JetStream, names: Names, shard: Recording, faulty: FaultyJetStream
@@ -232,19 +232,19 @@ class TestRecordsBeyondTheClaim:
         await shard.record(repeated(1))
         claimed = await own(js, names, "b")
         rival = await own(js, names, "c")
-        checkpoint = Checkpoint(sequence=shard.claim.sequence)
+        checkpoint = Checkpoint(journal_position=shard.claim.journal_position)
         states = list(shard.states.values())
-        assert await Snapshots(js, names, rival).write(states, [], rival.sequence, checkpoint)
-        faulty.shown[names.journal_of(SHARD)].append(claimed.sequence)
+        assert await Snapshots(js, names, rival).write(states, [], rival.journal_position, checkpoint)
+        faulty.shown[names.journal_of(SHARD)].append(claimed.journal_position)
         lost = await recover(faulty, names, claimed, "b")
         assert isinstance(lost, NotOwned)
-        assert f"the snapshot of {RECEIVER} at {rival.sequence} is beyond" in lost.why
+        assert f"the snapshot of {RECEIVER} at {rival.journal_position} is beyond" in lost.why
 
     async def test_a_checkpoint_beyond_our_claim_while_the_shard_is_ours_means_an_older_stream(
         self, js: JetStream, names: Names
     ) -> None:
         claimed = await own(js, names, "b")
-        await Snapshots(js, names, claimed).write([], [], 900, Checkpoint(sequence=900))
+        await Snapshots(js, names, claimed).write([], [], 900, Checkpoint(journal_position=900))
         with pytest.raises(
             StreamRecreated,
             match=rf"{names.journal} was restored to an older state .* 900, but the journal ends",
@@ -256,7 +256,9 @@ class TestRecreatedStreams:
     async def checkpoint(self, js: JetStream, names: Names, shard: Recording) -> None:
         created = (await taken_over(js, names)).created
         snapshots = Snapshots(js, names, await own(js, names, "c"))
-        await snapshots.write([], [], 1, Checkpoint(sequence=shard.claim.sequence, routed=0, created=created))
+        await snapshots.write(
+            [], [], 1, Checkpoint(journal_position=shard.claim.journal_position, routed=0, created=created)
+        )
 
     @pytest.mark.parametrize("which", ["events", "deliveries", "receivers"])
     async def test_a_recreated_stream_refuses_the_shard(
@@ -301,7 +303,7 @@ class TestRecreatedStreams:
         """Nothing can restore the missing flushes, and no node may continue as if they had never existed."""
         if snapshotted:
             await shard.snapshot()
-        known = shard.claim.sequence if snapshotted else 0
+        known = shard.claim.journal_position if snapshotted else 0
         await shard.record(repeated(1))
         last = await shard.record(repeated(2))
         await js.purge(names.journal, last)

@@ -34,7 +34,7 @@ async def test_a_written_snapshot_is_loaded(js: JetStream, names: Names) -> None
     snapshots = Snapshots(js, names, await own(js, names, "a"))
     assert await snapshots.load(RECEIVER) is None
     checkpoint = Checkpoint(
-        sequence=7, floor=3, needed=2, parked={RECEIVER: 12.5, "acme.b": None},
+        journal_position=7, floor=3, needed=2, parked={RECEIVER: 12.5, "acme.b": None},
         unclean=Unclean(5, 9, 1.5), created={"S": "2027-01-15T08:00:00Z"},
     )  # fmt: skip
     assert await snapshots.write([state(delivered=4)], [], 7, checkpoint)
@@ -45,52 +45,52 @@ async def test_a_written_snapshot_is_loaded(js: JetStream, names: Names) -> None
 
 async def test_a_forgotten_snapshot_is_gone(js: JetStream, names: Names) -> None:
     snapshots = Snapshots(js, names, await own(js, names, "a"))
-    await snapshots.write(states(2), [], 7, Checkpoint(sequence=7))
-    assert await snapshots.write([], ["acme.r0"], 8, Checkpoint(sequence=8))
+    await snapshots.write(states(2), [], 7, Checkpoint(journal_position=7))
+    assert await snapshots.write([], ["acme.r0"], 8, Checkpoint(journal_position=8))
     assert await snapshots.load("acme.r0") is None
     assert await snapshots.load("acme.r1") == state("acme.r1")
 
 
 async def test_the_receivers_with_snapshots_are_listed_for_one_shard(js: JetStream, names: Names) -> None:
     snapshots = Snapshots(js, names, await own(js, names, "a"))
-    await snapshots.write(states(3), [], 7, Checkpoint(sequence=7))
+    await snapshots.write(states(3), [], 7, Checkpoint(journal_position=7))
     assert sorted(await snapshots.receivers()) == ["acme.r0", "acme.r1", "acme.r2"]
 
 
 async def test_a_checkpoint_alone(js: JetStream, names: Names) -> None:
     snapshots = Snapshots(js, names, await own(js, names, "a"))
-    assert await snapshots.write([], [], 7, Checkpoint(sequence=7))
-    assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
+    assert await snapshots.write([], [], 7, Checkpoint(journal_position=7))
+    assert await read_checkpoint(js, names, SHARD) == Checkpoint(journal_position=7)
 
 
 async def test_more_than_one_batch_takes(js: JetStream, names: Names) -> None:
     snapshots = Snapshots(js, names, await own(js, names, "a"))
     many = states(2 * BATCH_MESSAGES_MAX + 3)
-    assert await snapshots.write(many, [], 7, Checkpoint(sequence=7))
+    assert await snapshots.write(many, [], 7, Checkpoint(journal_position=7))
     for each in (many[0], many[BATCH_MESSAGES_MAX - 2], many[BATCH_MESSAGES_MAX - 1], many[-1]):
         assert await snapshots.load(each.receiver) == each
-    assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
+    assert await read_checkpoint(js, names, SHARD) == Checkpoint(journal_position=7)
 
 
 class TestFence:
     async def test_no_former_owner_writes_after_another_claim(self, js: JetStream, names: Names) -> None:
         old = Snapshots(js, names, await own(js, names, "a"))
-        await old.write([state(delivered=1)], [], 7, Checkpoint(sequence=7))
+        await old.write([state(delivered=1)], [], 7, Checkpoint(journal_position=7))
         await own(js, names, "b")
-        assert not await old.write([state(delivered=2)], [], 8, Checkpoint(sequence=8))
+        assert not await old.write([state(delivered=2)], [], 8, Checkpoint(journal_position=8))
         assert await old.load(RECEIVER) == state(delivered=1)
-        assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
+        assert await read_checkpoint(js, names, SHARD) == Checkpoint(journal_position=7)
 
     async def test_an_owner_that_is_only_put_fences_too(self, js: JetStream, names: Names) -> None:
         """The new claim is not in the journal yet, but nothing may change what it will read."""
         old = Snapshots(js, names, await own(js, names, "a"))
         await js.publish(names.actor_keys.owner(SHARD), msgspec.json.encode(Owner(node="b", at=0.0)))
-        assert not await old.write([state()], [], 7, Checkpoint(sequence=7))
+        assert not await old.write([state()], [], 7, Checkpoint(journal_position=7))
 
     async def test_a_checkpoint_alone_is_fenced_too(self, js: JetStream, names: Names) -> None:
         old = Snapshots(js, names, await own(js, names, "a"))
         await own(js, names, "b")
-        assert not await old.write([], [], 7, Checkpoint(sequence=7))
+        assert not await old.write([], [], 7, Checkpoint(journal_position=7))
         assert await read_checkpoint(js, names, SHARD) is None
 
     async def test_the_fence_is_on_the_first_message_of_each_batch(
@@ -99,7 +99,7 @@ class TestFence:
         claimed = await own(faulty, names, "a")
         batches = remember_batches(faulty)
         await Snapshots(faulty, names, claimed).write(
-            states(BATCH_MESSAGES_MAX), [], 7, Checkpoint(sequence=7)
+            states(BATCH_MESSAGES_MAX), [], 7, Checkpoint(journal_position=7)
         )
         assert len(batches) == 2
         for batch in batches:
@@ -130,8 +130,8 @@ class TestLateBatches:
     ) -> None:
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         batches = remember_batches(faulty)
-        await snapshots.write(states(BATCH_MESSAGES_MAX, delivered=1), [], 7, Checkpoint(sequence=7))
-        await snapshots.write(states(3, delivered=2), [], 9, Checkpoint(sequence=9))
+        await snapshots.write(states(BATCH_MESSAGES_MAX, delivered=1), [], 7, Checkpoint(journal_position=7))
+        await snapshots.write(states(3, delivered=2), [], 9, Checkpoint(journal_position=9))
         assert len(batches) == 3
         for late in batches:
             answer = await js.publish_batch(late)
@@ -145,30 +145,30 @@ class TestLateBatches:
         """The older checkpoint would still be true, but the journal may be purged up to the newer one."""
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         batches = remember_batches(faulty)
-        await snapshots.write([], [], 5, Checkpoint(sequence=5))
-        await snapshots.write([], [], 6, Checkpoint(sequence=6))
-        await snapshots.write([state(delivered=1)], [], 7, Checkpoint(sequence=7))
+        await snapshots.write([], [], 5, Checkpoint(journal_position=5))
+        await snapshots.write([], [], 6, Checkpoint(journal_position=6))
+        await snapshots.write([state(delivered=1)], [], 7, Checkpoint(journal_position=7))
         assert len(batches) == 3
         for late in batches:
             assert isinstance(await js.publish_batch(late), Refused)
-        assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=7)
-        assert await snapshots.write([state(delivered=2)], [], 9, Checkpoint(sequence=9))
+        assert await read_checkpoint(js, names, SHARD) == Checkpoint(journal_position=7)
+        assert await snapshots.write([state(delivered=2)], [], 9, Checkpoint(journal_position=9))
         assert await snapshots.load(RECEIVER) == state(delivered=2)
-        assert await read_checkpoint(js, names, SHARD) == Checkpoint(sequence=9)
+        assert await read_checkpoint(js, names, SHARD) == Checkpoint(journal_position=9)
 
     async def test_only_the_last_batch_of_a_write_carries_its_checkpoint(
         self, names: Names, faulty: FaultyJetStream
     ) -> None:
         """Earlier batches may come before some of the state that the checkpoint names."""
         first = await own(faulty, names, "a")
-        await Snapshots(faulty, names, first).write([], [], 5, Checkpoint(sequence=5, floor=3))
+        await Snapshots(faulty, names, first).write([], [], 5, Checkpoint(journal_position=5, floor=3))
         snapshots = Snapshots(faulty, names, await own(faulty, names, "b"))
         batches = remember_batches(faulty)
-        await snapshots.write(states(2 * BATCH_MESSAGES_MAX), [], 7, Checkpoint(sequence=7))
-        await snapshots.write(states(BATCH_MESSAGES_MAX), [], 9, Checkpoint(sequence=9))
+        await snapshots.write(states(2 * BATCH_MESSAGES_MAX), [], 7, Checkpoint(journal_position=7))
+        await snapshots.write(states(BATCH_MESSAGES_MAX), [], 9, Checkpoint(journal_position=9))
         said = [msgspec.json.decode(batch[-1].data, type=Checkpoint) for batch in batches]
-        assert said[:3] == [Checkpoint(sequence=5, floor=3)] * 2 + [Checkpoint(sequence=7)]
-        assert [each.sequence for each in said] == [5, 5, 7, 7, 9]
+        assert said[:3] == [Checkpoint(journal_position=5, floor=3)] * 2 + [Checkpoint(journal_position=7)]
+        assert [each.journal_position for each in said] == [5, 5, 7, 7, 9]
 
 
 class TestRefusedBatches:
@@ -181,7 +181,7 @@ class TestRefusedBatches:
     ) -> None:
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         batches = remember_batches(faulty, [answer, answer])
-        assert await snapshots.write([state()], [], 7, Checkpoint(sequence=7))
+        assert await snapshots.write([state()], [], 7, Checkpoint(journal_position=7))
         assert len(batches) == 3
         assert await snapshots.load(RECEIVER) == state()
 
@@ -196,8 +196,8 @@ class TestRefusedBatches:
             return answers.pop() if answers else answer
 
         faulty.publish_batch = lose  # type: ignore[method-assign, assignment]
-        assert await snapshots.write([state(delivered=1)], [], 7, Checkpoint(sequence=7))
-        assert await snapshots.write([state(delivered=2)], [], 9, Checkpoint(sequence=9))
+        assert await snapshots.write([state(delivered=1)], [], 7, Checkpoint(journal_position=7))
+        assert await snapshots.write([state(delivered=2)], [], 9, Checkpoint(journal_position=9))
         assert await snapshots.load(RECEIVER) == state(delivered=2)
 
     async def test_a_trouble_that_does_not_pass_is_reported(
@@ -207,7 +207,7 @@ class TestRefusedBatches:
         snapshots = Snapshots(faulty, names, await own(faulty, names, "a"))
         remember_batches(faulty, [Unanswered("lost")] * 100)
         with pytest.raises(Unavailable, match="lost"):
-            await snapshots.write([state()], [], 7, Checkpoint(sequence=7))
+            await snapshots.write([state()], [], 7, Checkpoint(journal_position=7))
 
 
 TOO_DEEP = b'{"v": 1, "as_of": ' + b"[" * 5000 + b"]" * 5000 + b"}"

@@ -49,7 +49,7 @@ async def test_a_copy_is_read_in_place_of_its_message(js: JetStream, names: Name
     read: list[StoredMessage] = []
     while isinstance(found := await reading.read(len(read)), list) and found:
         read += found
-    assert [each.sequence for each in read] == [1, 2, 3]
+    assert [each.position for each in read] == [1, 2, 3]
     copy = read[1]
     assert (copy.subject, copy.stored_at) == (before.subject, before.stored_at)
     assert facts(copy) == [
@@ -72,7 +72,7 @@ async def test_a_message_that_is_gone_before_a_copy_is_a_gap_up_to_it(js: JetStr
     assert await reading.read(1) == Gap(2, 3, copied.stored_at)
     found = await reading.read(3)
     assert isinstance(found, list)
-    assert [each.sequence for each in found] == [4]
+    assert [each.position for each in found] == [4]
     gap = await reading.read(4)
     assert isinstance(gap, Gap)
     assert (gap.first, gap.last) == (5, 5)
@@ -165,5 +165,5 @@ async def test_the_first_messages_of_the_journal_stay_readable_when_they_are_era
     reading = await reader(js, names)
     read = await reading.read(0)
     assert isinstance(read, list)
-    assert read[0].sequence == 1
+    assert read[0].position == 1
     reading.stop()

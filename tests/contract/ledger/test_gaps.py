@@ -80,7 +80,7 @@ async def test_an_event_that_is_open_before_and_after_a_gap_has_one_row(
     js: JetStream, names: Names, pen: Pen, ledger: Kept
 ) -> None:
     await pen.flush(opens(), failed(1))
-    await pen.flush(f.EventAccepted(receiver=RECEIVER, events=(numbered(2),)))
+    await pen.flush(f.EventsNumbered(receiver=RECEIVER, events=(numbered(2),)))
     await catch_up(js, names, ledger)
     purged = await pen.flush(failed(1, NOW + 2, attempt=2))
     await pen.flush(failed(1, NOW + 4, attempt=3))

@@ -63,12 +63,12 @@ async def tell(pen: Pen) -> None:
         f.DeadLettered(receiver=RECEIVER, events=(numbered(3),), at=NOW + 95, reason="rejected", attempts=1),
         f.Buried(receiver=RECEIVER, positions=(103,)),
     )
-    await pen.flush(f.EventAccepted(receiver=RECEIVER, events=(numbered(4), numbered(5))))
+    await pen.flush(f.EventsNumbered(receiver=RECEIVER, events=(numbered(4), numbered(5))))
     await pen.flush(
         delivered(4, NOW + 96),
         f.Forgot(receiver=RECEIVER, at=NOW + 97, position=105, next_sequence=9, discarded=3),
     )
-    await pen.flush(f.EventAccepted(receiver=RECEIVER, events=(numbered(9),)))
+    await pen.flush(f.EventsNumbered(receiver=RECEIVER, events=(numbered(9),)))
     await pen.flush(delivered(1, receiver="acme.other"), receiver="acme.other")
 
 

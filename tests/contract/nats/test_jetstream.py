@@ -35,7 +35,7 @@ class TestPublishing:
         assert await js.publish(f"{prefix}.a", b"\x00\xffbody", headers) == Stored(1)
         message = await js.message(prefix, 1)
         assert message is not None
-        assert (message.subject, message.sequence, message.data) == (f"{prefix}.a", 1, b"\x00\xffbody")
+        assert (message.subject, message.position, message.data) == (f"{prefix}.a", 1, b"\x00\xffbody")
         assert message.headers == headers
         assert before - 1 < message.stored_at < time.time() + 1
 
@@ -109,7 +109,7 @@ class TestExpectations:
             assert answer == Refused(WRONG_LAST_SEQUENCE, "wrong last sequence: 3")
         last = await js.last_message(prefix, subject)
         assert last is not None
-        assert (last.sequence, last.data) == (3, b"2")
+        assert (last.position, last.data) == (3, b"2")
 
     async def test_a_wrong_last_sequence_of_another_subject_is_refused(
         self, js: JetStream, make_stream: MakeStream, prefix: str
@@ -222,7 +222,7 @@ class TestBatches:
         puts = [Put(f"{prefix}.{i}", b"%d" % i, {"N": str(i)}) for i in range(5)]
         assert await js.publish_batch(puts) == Stored(6)
         page = await js.read(prefix, f"{prefix}.>", 2)
-        assert [(m.subject, m.sequence, m.data) for m in page.messages] == [
+        assert [(m.subject, m.position, m.data) for m in page.messages] == [
             (f"{prefix}.{i}", i + 2, b"%d" % i) for i in range(5)
         ]
         assert page.messages[3].headers["N"] == "3"
@@ -275,7 +275,7 @@ class TestRefusals:
         await make_stream(discard="new", max_bytes=4096)
         answers = [await js.publish(f"{prefix}.a", bytes(1000)) for _ in range(6)]
         stored = [answer for answer in answers if isinstance(answer, Stored)]
-        assert [answer.sequence for answer in stored] == list(range(1, len(stored) + 1))
+        assert [answer.position for answer in stored] == list(range(1, len(stored) + 1))
         assert 1 <= len(stored) < 5
         assert answers[len(stored) :] == [Refused(STORE_FULL, "maximum bytes exceeded")] * (6 - len(stored))
         assert await js.purge(prefix, 2) == 1
@@ -327,10 +327,10 @@ class TestReading:
         for i in range(10):
             await js.publish(f"{prefix}.{'ab'[i % 2]}.x", b"%d" % i)
         page = await js.read(prefix, f"{prefix}.a.*", 2, batch=3)
-        assert [message.sequence for message in page.messages] == [3, 5, 7]
+        assert [message.position for message in page.messages] == [3, 5, 7]
         assert page.pending == 1
         rest = await js.read(prefix, f"{prefix}.a.*", 8)
-        assert [message.sequence for message in rest.messages] == [9]
+        assert [message.position for message in rest.messages] == [9]
         assert rest.pending == 0
 
     async def test_an_empty_stream_has_no_messages(
@@ -392,10 +392,10 @@ class TestReading:
             await js.publish(f"{prefix}.a", b"")
         assert await js.purge(prefix, 4) == 3
         page = await js.read(prefix, f"{prefix}.a", 1)
-        assert [message.sequence for message in page.messages] == [4, 5]
+        assert [message.position for message in page.messages] == [4, 5]
         found = await js.next_message(prefix, f"{prefix}.a", 1)
         assert found is not None
-        assert found.sequence == 4
+        assert found.position == 4
         assert await js.message(prefix, 3) is None
         info = await js.stream_info(prefix)
         assert info is not None
@@ -436,10 +436,10 @@ class TestReading:
         for number in range(6):
             message = await js.first_since(prefix, f"{prefix}.>", at[number])
             assert message is not None
-            assert message.sequence == number + 1
+            assert message.position == number + 1
         message = await js.first_since(prefix, f"{prefix}.b", at[2])
         assert message is not None
-        assert message.sequence == 4
+        assert message.position == 4
         assert await js.first_since(prefix, f"{prefix}.>", at[5] + 60) is None
 
     async def test_a_stream_without_direct_get_is_read_from_its_leader_only(
@@ -471,7 +471,7 @@ class TestDeleting:
         for _ in range(3):
             await js.publish(f"{prefix}.a", b"")
         assert await js.delete(prefix, 2) is True
-        assert [message.sequence for message in (await js.read(prefix, ">", 1)).messages] == [1, 3]
+        assert [message.position for message in (await js.read(prefix, ">", 1)).messages] == [1, 3]
 
     async def test_a_purged_or_deleted_message_is_not_there(
         self, js: JetStream, make_stream: MakeStream, prefix: str

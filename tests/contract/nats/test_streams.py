@@ -63,7 +63,7 @@ class TestKeyValue:
         assert await js.publish(f"{prefix}.k", b"", {"KV-Operation": "DEL"}) == Stored(4)
         assert await js.message(prefix, 1) is None
         page = await js.read(prefix, f"{prefix}.>", 1)
-        assert [(m.sequence, m.headers) for m in page.messages] == [(2, {}), (4, {"KV-Operation": "DEL"})]
+        assert [(m.position, m.headers) for m in page.messages] == [(2, {}), (4, {"KV-Operation": "DEL"})]
         stale = await js.publish(f"{prefix}.k", b"", expecting(3))
         assert stale == Refused(WRONG_LAST_SEQUENCE, "wrong last sequence: 4")
 

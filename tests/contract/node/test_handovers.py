@@ -11,9 +11,9 @@ from angarium.node.app import joined_node
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext, Shard, take_over
 from streams.clock import SystemTime
+from streams.fleet.handover_turns import HANDOVERS_AT_ONCE
 from streams.fleet.members import BELIEVED_TTL_MAX_S
 from streams.fleet.placement import PLACEMENT_VERSION, even_owners
-from streams.fleet.turns import HANDOVERS_AT_ONCE
 from streams.installation.setup import setup
 from streams.installation.topology import Names
 from streams.journal.claim import NotOwned
@@ -63,7 +63,7 @@ class Still:
 @pytest.fixture
 async def names(js: JetStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Names:
     """An installation with so many shards that turns make a difference."""
-    monkeypatch.setattr("streams.fleet.turns.TURN_MAX_S", DRAIN_S)
+    monkeypatch.setattr("streams.fleet.handover_turns.TURN_MAX_S", DRAIN_S)
     await setup(js, replace(installation(prefix), shards=MANY_SHARDS))
     return Names(prefix)
 
@@ -139,7 +139,7 @@ async def test_the_time_that_a_shard_waits_for_its_turn_counts_as_time_to_drain(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn_s, given, hand_over = 0.05, list[float](), Shard.hand_over
-    monkeypatch.setattr("streams.fleet.turns.TURN_MAX_S", turn_s)
+    monkeypatch.setattr("streams.fleet.handover_turns.TURN_MAX_S", turn_s)
 
     async def noted(shard: Shard, drain_s: float) -> bool:
         given.append(drain_s)
@@ -168,7 +168,7 @@ async def test_released_shards_return_at_once_if_the_node_that_should_own_them_l
 async def test_a_shard_that_is_refused_while_it_waits_for_its_turn_counts_as_refused(
     wire: Wire, js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams.fleet.turns.TURN_MAX_S", 0.2)
+    monkeypatch.setattr("streams.fleet.handover_turns.TURN_MAX_S", 0.2)
     why = "a fact breaks an invariant"
     async with node(wire, names, "one") as one:
         await until(lambda: len(one.owned) == MANY_SHARDS)

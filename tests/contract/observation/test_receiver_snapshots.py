@@ -242,8 +242,10 @@ async def test_snapshots_are_as_old_as_the_first_flush_that_they_do_not_know(
     last = await js.last_message(names.journal, names.journal_of(1))
     assert last is not None
     await js.publish(
-        names.actor_keys.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence - 2))
+        names.actor_keys.checkpoint(1), encode_checkpoint(Checkpoint(journal_position=last.position - 2))
     )
     assert (await shard_progress(js, names, SHARDS))[1].age_s > 0
-    await js.publish(names.actor_keys.checkpoint(1), encode_checkpoint(Checkpoint(sequence=last.sequence)))
+    await js.publish(
+        names.actor_keys.checkpoint(1), encode_checkpoint(Checkpoint(journal_position=last.position))
+    )
     assert (await shard_progress(js, names, SHARDS))[1].age_s == 0.0

@@ -181,7 +181,7 @@ async def test_an_event_that_waits_says_how_many_come_before_it(js: JetStream, n
     access = Access(js, node_settings(names))
     await publish(js, names, "acme", "beta", "acme", "acme", "acme")
     events = (await js.read(names.events, names.event(PARTITION, "acme", ">"), 1)).messages
-    await record(js, names, 5, {"acme": events[1].sequence})
+    await record(js, names, 5, {"acme": events[1].position})
     said = [await why_unrouted(access, each, 0.0) for each in events]
     assert said == [
         "",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from actors.errors import Unavailable
-from actors.ports import Batch, ShardBatch
+from actors.ports import BacklogPage, ShardPage
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.reading.backlog import PAGE_BYTES_MAX, Backlog
@@ -22,7 +22,7 @@ def of(js: JetStream, names: Names, receiver: str = RECEIVER) -> Backlog:
     return Backlog(js, names, shard(receiver), asyncio.Semaphore(2))
 
 
-def positions(batch: Batch) -> list[int]:
+def positions(batch: BacklogPage) -> list[int]:
     return [event.position for event in batch.events]
 
 
@@ -41,7 +41,7 @@ async def test_only_a_receivers_own_events_are_read_and_in_order(js: JetStream, 
     batch = await of(js, names).read(RECEIVER, 0, 6, 100)
     assert [(event.position, event.body) for event in batch.events] == [(1, b"0"), (3, b"2"), (5, b"4")]
     assert not batch.complete
-    assert await of(js, names).read(RECEIVER, 5, 6, 100) == Batch(events=[], complete=True)
+    assert await of(js, names).read(RECEIVER, 5, 6, 100) == BacklogPage(events=[], complete=True)
 
 
 async def test_events_of_a_shard_are_read_with_their_receivers(js: JetStream, names: Names) -> None:
@@ -61,7 +61,7 @@ async def test_events_of_a_shard_are_read_with_their_receivers(js: JetStream, na
     ]  # fmt: skip
     assert found.complete
     assert [bool(event.malformed) for _, event in found.events] == [False, False, True, False]
-    assert await backlog.read_all(5, 6, 100) == ShardBatch(events=[], complete=True)
+    assert await backlog.read_all(5, 6, 100) == ShardPage(events=[], complete=True)
     found = await backlog.read_all(1, 5, 1)
     assert ([event.position for _, event in found.events], found.complete) == ([3], False)
 
@@ -98,8 +98,8 @@ async def test_an_event_larger_than_a_page_is_read_all_the_same(js: JetStream, n
 
 async def test_a_receiver_without_events_is_complete_at_once(js: JetStream, names: Names) -> None:
     await publish(js, names, OTHER)
-    assert await of(js, names).read(RECEIVER, 0, 1, 10) == Batch(events=[], complete=True)
-    assert await of(js, names).read(RECEIVER, 0, 0, 10) == Batch(events=[], complete=True)
+    assert await of(js, names).read(RECEIVER, 0, 1, 10) == BacklogPage(events=[], complete=True)
+    assert await of(js, names).read(RECEIVER, 0, 0, 10) == BacklogPage(events=[], complete=True)
 
 
 async def test_the_leader_has_the_next_event_if_a_replica_lags(js: JetStream, names: Names) -> None:
@@ -124,7 +124,7 @@ async def test_a_message_that_the_leader_does_not_have_either_is_gone(js: JetStr
     await publish(js, names, OTHER)
     await js.purge(names.deliveries, 4)
     backlog = of(js, names)
-    assert await backlog.read(RECEIVER, 0, 3, 10) == Batch(events=[], complete=True)
+    assert await backlog.read(RECEIVER, 0, 3, 10) == BacklogPage(events=[], complete=True)
     assert await backlog.event(RECEIVER, 2) is None
 
 

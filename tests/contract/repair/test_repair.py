@@ -117,7 +117,10 @@ async def test_a_repair_accepts_recreated_streams(js: JetStream, names: Names) -
     claimed = await own(js, names, "a")
     created = dict.fromkeys(names.streams, "2026-01-01T00:00:00Z")
     await Snapshots(js, names, claimed).write(
-        [], [], claimed.sequence, Checkpoint(sequence=claimed.sequence, created=created)
+        [],
+        [],
+        claimed.journal_position,
+        Checkpoint(journal_position=claimed.journal_position, created=created),
     )
     await release(js, names, claimed, "a")
     assert (await find_damage(js, names, SHARD)).recreated == names.streams
@@ -142,9 +145,11 @@ async def test_a_repair_reads_recreated_streams_from_their_beginning(
         claimed = await own(js, names, "a")
         shard = Recording(js, names, claimed)
         await shard.record(*(delivered(position, position) for position in range(1, 11)))
-        sequence = shard.journal.sequence
+        sequence = shard.journal.position
         listed = shard.listed.as_of(sequence)
-        await shard.snapshot(Checkpoint(sequence=sequence, floor=10, created=created, parked_parts=listed))
+        await shard.snapshot(
+            Checkpoint(journal_position=sequence, floor=10, created=created, parked_parts=listed)
+        )
         await shard.stop()
         await release(js, names, claimed, "a")
     await recreate(js, names, names.deliveries)
@@ -261,9 +266,9 @@ async def test_a_repair_writes_a_checkpoint_with_parked_receivers_and_needed_pos
     claimed = await own(js, names, "a")
     shard = Recording(js, names, claimed)
     await shard.record(*(delivered(position, position) for position in range(1, 11)))
-    sequence = shard.journal.sequence
+    sequence = shard.journal.position
     listed = shard.listed.as_of(sequence)
-    await shard.snapshot(Checkpoint(sequence=sequence, floor=10, needed=11, parked_parts=listed))
+    await shard.snapshot(Checkpoint(journal_position=sequence, floor=10, needed=11, parked_parts=listed))
     await shard.record(Parked(receiver="acme.other", at=1.0, waiting_since=1.0))
     await shard.stop()
     await release(js, names, claimed, "a")

@@ -65,10 +65,10 @@ async def routed_to(js: JetStream, names: Names, shard: int) -> int:
         for reply in taken:
             await js.wire.publish(reply, b"+ACK")
         info = await js.consumer_info(names.events, f"route-{shard}")
-        return info is not None and info.ack_floor >= answer.sequence
+        return info is not None and info.ack_floor >= answer.position
 
     await until_true(acked)
-    return answer.sequence
+    return answer.position
 
 
 async def test_the_progress_of_the_old_routers_is_recorded(
@@ -109,7 +109,7 @@ async def test_the_next_claim_continues_from_there(
 async def test_a_shard_whose_journal_has_aged_out_has_it_in_the_checkpoint(
     js: JetStream, names: Names, installation: Installation
 ) -> None:
-    old = msgspec.json.decode(encode_checkpoint(Checkpoint(v=2, sequence=7, floor=3)))
+    old = msgspec.json.decode(encode_checkpoint(Checkpoint(v=2, journal_position=7, floor=3)))
     await js.publish(names.actor_keys.checkpoint(2), msgspec.json.encode(old))
     position = await routed_to(js, names, 2)
     await upgrade(js, installation)

@@ -91,7 +91,7 @@ async def sent(js: JetStream, names: Names, receiver: str = "*.*") -> list[Store
 async def letters(js: JetStream, names: Names) -> list[int]:
     """The letters that there are."""
     found = (await js.read(names.dead_letters, names.dead("*.*"), 1)).messages
-    return [message.sequence for message in found]
+    return [message.position for message in found]
 
 
 # ---- what is sent
@@ -132,7 +132,7 @@ async def test_a_redriven_event_gets_another_mark_the_next_time(js: JetStream, n
     await redrive_all(js, names)
     (first,) = await sent(js, names)
     await DeadLetterWriter(js, names).bury(
-        ONE, [Burial(position=first.sequence, reason="rejected", sequence=12)]
+        ONE, [Burial(position=first.position, reason="rejected", sequence=12)]
     )
     await redrive_all(js, names)
     events = [stored_event(message) for message in await sent(js, names)]
@@ -388,7 +388,7 @@ async def test_a_copy_is_found_among_others_on_a_lagging_replica(
     for _ in range(300):
         await publish(js, names, ONE)
     async with misbehaving(server) as faulty:
-        before = (await sent(js, names))[0].sequence
+        before = (await sent(js, names))[0].position
         faulty.shown[names.deliveries_to(ONE)].extend([before, before])
         assert await redrive_all(faulty, names) == Redriven(finished=[1, 2])
     assert len(await sent(js, names)) == 2

@@ -463,7 +463,7 @@ async def test_an_event_settled_since_the_last_snapshot_is_replayed_too(
     await until(lambda: looks.await_count > 3)
     assert not looking.done()
     await settled(js, names, positions[-1])
-    checkpoint = Checkpoint(sequence=recorded.sequence)
+    checkpoint = Checkpoint(journal_position=recorded.position)
     await js.publish(names.actor_keys.checkpoint(one), msgspec.json.encode(checkpoint))
     looked = await looking
     assert isinstance(looked, Preview)

@@ -61,7 +61,7 @@ class Shard:
         for _ in range(count):
             self.journal.add(repeated(1), blank(), urgent=True)
             await self.listening.has(self.journal.index)
-        return self.journal.sequence
+        return self.journal.position
 
     async def flush_soon(self) -> None:
         """A flush with nothing in it."""
@@ -71,8 +71,8 @@ class Shard:
         assert not self.listening.entries
 
     async def checkpoint(self, needed: int = 1, holder: str = "") -> int:
-        sequence = self.journal.sequence
-        checkpoint = Checkpoint(sequence=sequence, needed=needed, holder=holder, created=self.created)
+        sequence = self.journal.position
+        checkpoint = Checkpoint(journal_position=sequence, needed=needed, holder=holder, created=self.created)
         assert await Snapshots(self.js, self.names, self.claim).write([], [], sequence, checkpoint)
         return sequence
 
@@ -99,10 +99,12 @@ class TestPurgeJournal:
             await shard.record()
             await shard.checkpoint()
         behind = [await shard.record(2) for shard in shards]
-        assert await purge_journal(js, names, SHARDS) == NeededFrom(shards[0].claim.sequence + SHARDS + 1, 0)
+        assert await purge_journal(js, names, SHARDS) == NeededFrom(
+            shards[0].claim.journal_position + SHARDS + 1, 0
+        )
         for shard in shards[1:]:
             await shard.checkpoint()
-        held = shards[0].claim.sequence + SHARDS + 1
+        held = shards[0].claim.journal_position + SHARDS + 1
         assert await first_left(js, names) == held
         await shards[0].checkpoint()
         assert await purge_journal(js, names, SHARDS) == NeededFrom(behind[0], 0)
@@ -116,8 +118,8 @@ class TestPurgeJournal:
             await shard.checkpoint()
         last = await shards[3].record(5)
         await shards[3].checkpoint()
-        assert await purge_journal(js, names, SHARDS) == NeededFrom(shards[0].claim.sequence, 0)
-        assert await first_left(js, names) == shards[0].claim.sequence
+        assert await purge_journal(js, names, SHARDS) == NeededFrom(shards[0].claim.journal_position, 0)
+        assert await first_left(js, names) == shards[0].claim.journal_position
         for shard in shards[:3]:
             await shard.flush_soon()
             await shard.checkpoint()
@@ -335,7 +337,7 @@ class TestPurgeEvents:
         last = await js.last_message(names.events, names.events_of(partition))
         data = encode_flush(
             node="a", epoch=1, flush=1, floor=0,
-            routing=RoutingProgress(routed=last.sequence if last else 0, parked_tenants=parked or {}),
+            routing=RoutingProgress(routed=last.position if last else 0, parked_tenants=parked or {}),
             at=0.0, unclean=None, facts=[],
         )  # fmt: skip
         await js.publish(names.journal_of(partition), data)

@@ -42,7 +42,7 @@ async def test_a_small_stream_is_sampled_whole(js: JetStream, names: Names) -> N
         await publish(js, names, "acme.billing")
     await js.delete(names.deliveries, 7)
     parts = await sampled(js, names)
-    assert [each.message.sequence for each in parts] == [*range(1, 7), *range(8, 21)]
+    assert [each.message.position for each in parts] == [*range(1, 7), *range(8, 21)]
     assert {each.count for each in parts} == {1}
 
 
@@ -67,9 +67,9 @@ async def test_a_node_that_sees_a_longer_stream_looks_at_nearly_the_same_message
 ) -> None:
     for _ in range(300):
         await publish(js, names, "acme.billing")
-    before = {each.message.sequence for each in await sampled(js, names)}
+    before = {each.message.position for each in await sampled(js, names)}
     await publish(js, names, "acme.billing")
-    after = {each.message.sequence for each in await sampled(js, names)}
+    after = {each.message.position for each in await sampled(js, names)}
     assert len(before & after) > PARTS_MAX - 8
 
 
@@ -96,7 +96,7 @@ async def test_the_cuts_depend_on_when_the_stream_was_made(js: JetStream, names:
         await publish(js, names, "acme.billing")
     info = await stream_info(js, names.deliveries)
     cuts = [
-        {each.message.sequence for each in await sample_stream(js, replace(info, created=created), PARTS_MAX)}
+        {each.message.position for each in await sample_stream(js, replace(info, created=created), PARTS_MAX)}
         for created in (CREATED, CREATED, CREATED.replace("789Z", "788Z"))
     ]
     assert cuts[0] == cuts[1] != cuts[2]

@@ -69,8 +69,8 @@ async def test_a_message_is_settled_only_if_no_record_of_its_shard_needs_it(
     deliveries = await stream_info(js, names.deliveries)
     claim = await own(js, names, "a")
     created = {names.deliveries: deliveries.created}
-    checkpoint = Checkpoint(sequence=claim.sequence, floor=EVENTS, created=created)
-    assert await Snapshots(js, names, claim).write(states, [], claim.sequence, checkpoint)
+    checkpoint = Checkpoint(journal_position=claim.journal_position, floor=EVENTS, created=created)
+    assert await Snapshots(js, names, claim).write(states, [], claim.journal_position, checkpoint)
     sampled = await samples_of(js, names, deliveries)
     assert {each.settled_to for each in sampled.samples} == {settled_to}
 
@@ -91,9 +91,9 @@ class TestInconsistentRecords:
         deliveries = await stream_info(js, names.deliveries)
         claim = await own(js, names, "a")
         created = {names.deliveries: deliveries.created}
-        checkpoint = Checkpoint(sequence=claim.sequence, floor=EVENTS, created=created)
+        checkpoint = Checkpoint(journal_position=claim.journal_position, floor=EVENTS, created=created)
         checkpoint = replace(checkpoint, **more)
-        assert await Snapshots(js, names, claim).write(states, [], claim.sequence + later, checkpoint)
+        assert await Snapshots(js, names, claim).write(states, [], claim.journal_position + later, checkpoint)
         return claim
 
     async def settled(self, js: JetStream, names: Names) -> set[int]:
@@ -121,7 +121,7 @@ class TestInconsistentRecords:
         others = [State(receiver=f"acme.r{number}") for number in range(snapshots.BATCH_MESSAGES_MAX)]
         waiting = State(receiver=RECEIVER, parked=True, opened=True, frontier=Frontier(position=3))
         with pytest.raises(Unavailable):
-            await stored.write([ended, *others, waiting], [], claim.sequence + 5, checkpoint)
+            await stored.write([ended, *others, waiting], [], claim.journal_position + 5, checkpoint)
         assert len(stored_batches) > 1
         assert await self.settled(js, names) == {0}
 
@@ -200,13 +200,13 @@ class TestStreamReplacedBeforePurge:
         deliveries = await stream_info(js, names.deliveries)
         claim = await own(js, names, "a")
         created = {names.deliveries: deliveries.created}
-        checkpoint = Checkpoint(sequence=claim.sequence, floor=EVENTS, created=created)
-        assert await Snapshots(js, names, claim).write([DONE], [], claim.sequence, checkpoint)
+        checkpoint = Checkpoint(journal_position=claim.journal_position, floor=EVENTS, created=created)
+        assert await Snapshots(js, names, claim).write([DONE], [], claim.journal_position, checkpoint)
         return names, await samples_of(js, names, deliveries)
 
     async def left(self, js: JetStream, names: Names) -> list[int]:
         page = await js.read(names.deliveries, names.delivery(SHARD, RECEIVER), 1)
-        return [each.sequence for each in page.messages]
+        return [each.position for each in page.messages]
 
     async def test_settled_messages_are_purged_except_the_last(self, powerless: Powerless) -> None:
         names, sampled = await self.sampled(powerless.js)

@@ -57,8 +57,8 @@ async def with_states(js: JetStream, prefix: str, states: list[State]) -> tuple[
     deliveries = await stream_info(js, names.deliveries)
     claim = await own(js, names, "a")
     created = {names.deliveries: deliveries.created}
-    checkpoint = Checkpoint(sequence=claim.sequence, floor=EVENTS, created=created)
-    assert await Snapshots(js, names, claim).write(states, [], claim.sequence, checkpoint)
+    checkpoint = Checkpoint(journal_position=claim.journal_position, floor=EVENTS, created=created)
+    assert await Snapshots(js, names, claim).write(states, [], claim.journal_position, checkpoint)
     return names, deliveries
 
 
@@ -104,7 +104,7 @@ async def test_all_names_of_a_tenant_are_purged_at_once_and_none_of_another(
     sampled = await samples_of(js, names, deliveries)
     await purge_settled_of_tenants(js, names, deliveries, sampled, 1e9)
     left = await js.read(names.deliveries, names.deliveries_of(SHARD), 1)
-    assert [each.sequence for each in left.messages] == [2, EVENTS]
+    assert [each.position for each in left.messages] == [2, EVENTS]
 
 
 async def test_no_more_tenants_are_purged_than_make_enough_room(

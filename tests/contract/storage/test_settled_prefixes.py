@@ -30,8 +30,8 @@ async def names(js: JetStream, prefix: str) -> Names:
     deliveries = await stream_info(js, names.deliveries)
     claim = await own(js, names, "a")
     created = {names.deliveries: deliveries.created}
-    checkpoint = Checkpoint(sequence=claim.sequence, floor=SETTLED, created=created)
-    assert await Snapshots(js, names, claim).write([], [], claim.sequence, checkpoint)
+    checkpoint = Checkpoint(journal_position=claim.journal_position, floor=SETTLED, created=created)
+    assert await Snapshots(js, names, claim).write([], [], claim.journal_position, checkpoint)
     return names
 
 

@@ -54,7 +54,7 @@ async def recorded(js: JetStream, names: Names) -> Recorded:
 
 async def left(js: JetStream, names: Names, tenant: str) -> list[int]:
     page = await js.read(names.events, names.event(PARTITION, tenant, ">"), 1)
-    return [each.sequence for each in page.messages]
+    return [each.position for each in page.messages]
 
 
 async def test_a_tenant_is_routed_up_to_its_own_position(recorded: Recorded) -> None:

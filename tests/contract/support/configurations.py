@@ -30,7 +30,7 @@ class Configurations:
         """Straight into the bucket, as with `nats kv put`; returns the revision."""
         answer = await self.js.publish(self.names.receiver(name), msgspec.json.encode(members))
         assert isinstance(answer, Stored)
-        return answer.sequence
+        return answer.position
 
     async def stored(self, name: str = NAME) -> Any:
         """The members that are stored; None: there are none."""

@@ -49,7 +49,7 @@ class FaultyJetStream(JetStreamProxy):
 
 def up_to(page: Page, end: int) -> Page:
     """The page as a replica shows it that has nothing beyond `end`."""
-    return Page([message for message in page.messages if message.sequence <= end], 0)
+    return Page([message for message in page.messages if message.position <= end], 0)
 
 
 async def ack_lost(publish: Publish) -> Answer:

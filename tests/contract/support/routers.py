@@ -156,7 +156,7 @@ async def announce(
     subject = names.publish_event(more.get("tenant", TENANT), event_type)
     answer = await js.publish(subject, body, more.get("headers"))
     assert isinstance(answer, Stored), answer
-    return answer.sequence
+    return answer.position
 
 
 async def announce_many(js: JetStream, names: Names, count: int) -> list[bytes]:

@@ -121,5 +121,5 @@ async def lose_events(js: JetStream, names: Names) -> None:
     assert not isinstance(again, NotOwned)
     marks = Marks(events=Mark(position=9, stored_at=1.5))
     await Snapshots(js, names, again).write([], [], 0, Checkpoint(marks=marks, routed=0))
-    await js.purge(names.journal, again.sequence + 1)
+    await js.purge(names.journal, again.journal_position + 1)
     await release(js, names, again, "a")

@@ -33,7 +33,7 @@ async def bury(js: JetStream, receiver: str, number: int, data: bytes = b"{}", *
     given = {f"Angarium-{name.capitalize()}": value for name, value in headers.items()}
     answer = await js.publish(names.dead(receiver), data, usual | given)
     assert isinstance(answer, Stored)
-    return answer.sequence
+    return answer.position
 
 
 async def buried(js: JetStream) -> int:

@@ -55,7 +55,7 @@ async def test_a_ledger_that_is_killed_has_each_fact_once(
     await fleet.nodes["one"].stop()
     journal = await fleet.read(names.journal, f"{names.prefix}.journal.*")
     await process.start()
-    await fleet.until(lambda: position(path) == journal[-1].sequence, "the ledger has everything")
+    await fleet.until(lambda: position(path) == journal[-1].position, "the ledger has everything")
     second = LedgerProcess(fleet, path, tmp_path / "second said")
     await second.start()
     assert "another process writes" in await second.ends()
@@ -105,7 +105,7 @@ async def test_a_past_state_is_what_inspect_showed(fleet: Fleet, tmp_path: Path)
         await fleet.until_true(at_rest, f"{receiver} rests")
         last = await fleet.js.last_message(names.journal, f"{names.prefix}.journal.*")
         assert last is not None
-        await fleet.until(lambda: position(path) >= last.sequence, "the ledger knows that, too")
+        await fleet.until(lambda: position(path) >= last.position, "the ledger knows that, too")
         answer = await fleet.ask("inspect", receiver)
         said.append((receiver, datetime.now(UTC).isoformat(), answer))
 

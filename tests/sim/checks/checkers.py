@@ -344,7 +344,7 @@ class Checkers:
         if shard is None or shard.ended.is_set() or shard.claim.epoch != epoch or not ledger.flushes:
             return
         sequence, flush = ledger.flushes[-1]
-        if flush.epoch != epoch or shard.journal.sequence != sequence:
+        if flush.epoch != epoch or shard.journal.position != sequence:
             return
         for fact in flush.facts:
             if not isinstance(fact, f.Claimed):
@@ -427,7 +427,7 @@ class Checkers:
 
     def _check_checkpoint(self, ledger: ShardLedger, checkpoint: Checkpoint) -> None:
         """Snapshots and tail give the whole fold; what is parked is named; nothing needed is let go."""
-        at, named = checkpoint.sequence, self.parked.named(ledger.shard, checkpoint)
+        at, named = checkpoint.journal_position, self.parked.named(ledger.shard, checkpoint)
         flush = ledger.by_sequence.get(at)
         if flush is not None and checkpoint.floor > flush.floor:
             self.world.fail(f"the checkpoint at {at} has the floor {checkpoint.floor}, not {flush.floor}")

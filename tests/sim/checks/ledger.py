@@ -87,7 +87,7 @@ class Numbering:
         match fact:
             case f.Delivered(events=events) | f.AttemptFailed(events=events) | f.Throttled(events=events):
                 self._number_all(events)
-            case f.EventAccepted(events=events) | f.Started(events=events) | f.DeadLettered(events=events):
+            case f.EventsNumbered(events=events) | f.Started(events=events) | f.DeadLettered(events=events):
                 self._number_all(events)
             case f.Opened(position=position, window=window):
                 self._move(position, self.sequence + 1)

@@ -73,7 +73,7 @@ class JournalKept:
             self._sequences.setdefault(shard, []).append(message.sequence)
         elif stream == self._names.actors and message.subject.endswith("._checkpoint"):
             shard = int(message.subject.split(".")[2])
-            self._checkpoints[shard] = _checkpoint.decode(message.data).sequence
+            self._checkpoints[shard] = _checkpoint.decode(message.data).journal_position
 
     def purged(self, first: int) -> None:
         """The journal has nothing below `first` any more."""

@@ -104,7 +104,7 @@ async def _append_after_anything(
         done = await append(js, stream, subject, data, expected=expected, message_id=message_id)
         if isinstance(done, Appended) or done.last is None:
             return done
-        expected = done.last.sequence
+        expected = done.last.position
 
 
 _drafting: ContextVar[int] = ContextVar("_drafting", default=0)
@@ -139,15 +139,15 @@ async def _tail_as_it_comes(
 ) -> list[recovery.RecordedFlush] | NotOwned:
     tail: list[recovery.RecordedFlush] = []
     at, subject = after, names.journal_of(claimed.shard)
-    while at < claimed.sequence:
+    while at < claimed.journal_position:
         page = await retry_until_answered(lambda: js.read(names.journal, subject, at + 1))  # noqa: B023
         if not page.messages:
             break
         for message in page.messages:
-            at = message.sequence
+            at = message.position
             flush = decode_flush(message.data, str(at))
             tail.append(recovery.RecordedFlush(at, message.stored_at, flush))
-    return tail or [recovery.RecordedFlush(claimed.sequence, 1e12, _no_flush(claimed, node))]
+    return tail or [recovery.RecordedFlush(claimed.journal_position, 1e12, _no_flush(claimed, node))]
 
 
 def _no_flush(claimed: Claim, node: str) -> Flush:
@@ -241,7 +241,7 @@ _add = Journal.add
 
 def _add_no_acceptance(log: Journal, fact: facts.Fact, state: State, urgent: bool = False) -> int:
     """The number is known, and on no record before the first fact about the event."""
-    return log.index if isinstance(fact, facts.EventAccepted) else _add(log, fact, state, urgent)
+    return log.index if isinstance(fact, facts.EventsNumbered) else _add(log, fact, state, urgent)
 
 
 def _oldest_or_next(state: State, policy: Policy, view: View) -> Iterator[OpenEvent | None]:

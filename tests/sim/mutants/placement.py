@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from streams.fleet.handover_turns import TURN_MAX_S, HandoverTurns
 from streams.fleet.members import Members
 from streams.fleet.placement import LiveNode, even_owners, wanted_shards
-from streams.fleet.turns import TURN_MAX_S, Turns
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.scenarios.recovery import draining
 
@@ -39,7 +39,7 @@ def _by_own_placement(members: Members, shards: int) -> list[int]:
 
 
 @asynccontextmanager
-async def _at_once(turns: Turns) -> AsyncIterator[float]:
+async def _at_once(turns: HandoverTurns) -> AsyncIterator[float]:
     yield TURN_MAX_S
 
 
@@ -57,7 +57,7 @@ PLACEMENT_MUTANTS = [
            ((Members, "wanted_shards", _none_if_others_are_not_drained),),
            draining.older_node_joins_while_one_is_drained),
     Mutant("all-hands-at-once", "two shards of a node change hands at a time",
-           ((Turns, "turn", _at_once),),
+           ((HandoverTurns, "turn", _at_once),),
            draining.shards_change_hands_two_at_a_time),
     Mutant("turn-ends-with-the-release", "a turn ends when another node runs the shard",
            ((Members, "owned_elsewhere", lambda members: frozenset(range(SHARDS_MAX))),),

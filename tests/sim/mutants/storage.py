@@ -30,12 +30,12 @@ _read_checkpoint = read_checkpoint
 
 async def _checkpoint_to_the_end(js: JetStream, names: Names, shard: int) -> Checkpoint | None:
     found = await _read_checkpoint(js, names, shard)
-    return found and replace(found, sequence=_FAR)
+    return found and replace(found, journal_position=_FAR)
 
 
 async def _last_is_far(js: JetStream, names: Names, shards: int, info: StreamInfo) -> NeededFrom:
     checkpoints = [await _read_checkpoint(js, names, shard) for shard in range(shards)]
-    return NeededFrom(min(each.sequence + 1 if each else 0 for each in checkpoints))
+    return NeededFrom(min(each.journal_position + 1 if each else 0 for each in checkpoints))
 
 
 _update = Retention.update

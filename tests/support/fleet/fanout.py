@@ -111,5 +111,5 @@ async def announce(js: JetStream, address: str, event_id: str) -> int:
     while True:
         answer = await js.publish(f"angarium.events.{address}", b"{}", {"Nats-Msg-Id": event_id})
         if isinstance(answer, Stored):
-            return answer.sequence
+            return answer.position
         await asyncio.sleep(0.05)  # The server is away; it will not take it sooner for being asked at once.

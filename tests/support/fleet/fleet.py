@@ -177,7 +177,7 @@ class Fleet:
         messages: list[StoredMessage] = []
         pending = 1
         while pending:
-            page = await self.js.read(stream, subject, messages[-1].sequence + 1 if messages else 1)
+            page = await self.js.read(stream, subject, messages[-1].position + 1 if messages else 1)
             messages += page.messages
             pending = page.pending
         return messages

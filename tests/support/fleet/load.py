@@ -178,5 +178,5 @@ async def publish(js: JetStream, receiver: str, event_id: str, body: bytes = b"{
     while True:
         answer = await js.publish(f"angarium.deliver.{receiver}", body, {"Nats-Msg-Id": event_id})
         if isinstance(answer, Stored):
-            return answer.sequence
+            return answer.position
         await asyncio.sleep(0.05)  # The server is away; it will not take it sooner for being asked at once.

@@ -22,7 +22,7 @@ def configuration(names: Names, number: int) -> StoredMessage:
     secret = base64.b64encode(number.to_bytes(24, "big")).decode()
     return StoredMessage(
         subject=names.receiver(f"tenant-{number // 200}.receiver-{number}"),
-        sequence=number + 1,
+        position=number + 1,
         stored_at=1.7e9 + number,
         headers={SINCE: SINCE_ITSELF},
         data=msgspec.json.encode({"url": f"https://r{number}.example/hook", "secrets": [f"whsec_{secret}"]}),

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from angarium.delivery.connections.connection_turns import Bound, Slots, TurnQueue, Waiter
+from angarium.delivery.connections.connection_turns import Bound, ConnectionSlots, TurnQueue, Waiter
 
 SERVICE_S = 0.875
 """Just below what the slow lane takes for slow; exact in binary, as all times here."""
@@ -159,7 +159,7 @@ class Held(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.whole: Bound[str] = Bound(4)
         self.hosts: list[Bound[str]] = [Bound(2), Bound(2), Bound(3)]
-        self.slots = Slots(self.whole)
+        self.slots = ConnectionSlots(self.whole)
         self.waiters: list[Waiter[str]] = []
 
     @rule(host=st.integers(0, 2), receiver=RECEIVERS, accepts_idle_of=st.sampled_from([None, "x"]))

@@ -9,7 +9,7 @@ from angarium.ledger.fold import fold
 from tests.support.ledgers import NOW, RECEIVER, delivered, numbered, opens
 
 FLUSHED = NOW + 20
-ACCEPTED = f.EventAccepted(receiver=RECEIVER, events=(numbered(1),))
+ACCEPTED = f.EventsNumbered(receiver=RECEIVER, events=(numbered(1),))
 
 
 def settled(*facts: f.Fact, until: float) -> int:

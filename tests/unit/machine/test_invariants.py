@@ -62,11 +62,11 @@ def owing(count: int) -> State:
         (QUIET, failed(numbered(9, 3)), Breach.SETTLED),
         (STATE, failed(numbered(5, 2)), Breach.SETTLED),
         (STATE, given_up(numbered(5, 2)), Breach.SETTLED),
-        (QUIET, f.EventAccepted(receiver=RECEIVER, events=(numbered(9, 3),)), Breach.SETTLED),
+        (QUIET, f.EventsNumbered(receiver=RECEIVER, events=(numbered(9, 3),)), Breach.SETTLED),
         (QUIET, f.Started(receiver=RECEIVER, events=(numbered(9, 3),), at=NOW), Breach.SETTLED),
         (
             open_events(OPEN_MAX),
-            f.EventAccepted(receiver=RECEIVER, events=(numbered(999, 257),)),
+            f.EventsNumbered(receiver=RECEIVER, events=(numbered(999, 257),)),
             Breach.OPEN,
         ),
         (owing(BURIALS_MAX), given_up(numbered(999, 4)), Breach.BURIALS),

@@ -34,7 +34,7 @@ def with_open(given: Policy, *due_at: float) -> Actor:
     """An actor with open events at 1, 2, … of which each was tried once and is due then."""
     actor = Actor(given)
     for position, _ in enumerate(due_at, 1):
-        actor.do(c.AcceptEvents((event(position),)))
+        actor.do(c.NumberEvents((event(position),)))
     entries = zip(actor.state.open, due_at, strict=True)
     opened = tuple(replace(entry, attempts=1, failures=1, next_at=at) for entry, at in entries)
     actor.state = replace(actor.state, open=opened)
@@ -48,12 +48,12 @@ def test_a_relaxed_receiver_has_up_to_concurrency_attempts_in_flight() -> None:
     actor = Actor(wide(concurrency=3))
     for position in (1, 2, 3):
         step = actor.step(head=event(position), in_flight=range(1, position))
-        assert step == s.Post(event(position), position, 1, has_token=True, accepted=True)
-        actor.do(c.AcceptEvents((event(position),)))
+        assert step == s.Post(event(position), position, 1, has_token=True, numbered_first=True)
+        actor.do(c.NumberEvents((event(position),)))
     assert actor.step(head=event(4), in_flight=(1, 2, 3)) == s.Rest(Rule.IN_FLIGHT)
     actor.ends(event(2), answer(200))
     assert actor.step(head=event(4), in_flight=(1, 3)) == s.Post(
-        event(4), 4, 1, has_token=True, accepted=True
+        event(4), 4, 1, has_token=True, numbered_first=True
     )
     assert actor.state.settled_sequence == 0
 
@@ -70,7 +70,7 @@ def test_numbers_are_those_of_strict_order_for_answers_in_any_order() -> None:
     for each in events:
         on_their_way = [other.position for other in accepted]
         if isinstance(widely.step(head=each, in_flight=on_their_way), s.Post):
-            widely.do(c.AcceptEvents((each,)))
+            widely.do(c.NumberEvents((each,)))
             accepted.append(each)
     for each in reversed(accepted):
         (fact,) = widely.ends(each, answer(200))
@@ -85,10 +85,10 @@ def test_every_number_is_recorded_before_any_result_of_a_later_event() -> None:
     actor = Actor(wide())
     for position in (1, 2):
         assert isinstance(actor.step(head=event(position), in_flight=range(1, position)), s.Post)
-        actor.do(c.AcceptEvents((event(position),)))
+        actor.do(c.NumberEvents((event(position),)))
     actor.ends(event(2), answer(200))
-    kinds = [type(fact) for fact in actor.facts if isinstance(fact, f.EventAccepted | f.Delivered)]
-    assert kinds == [f.EventAccepted, f.EventAccepted, f.Delivered]
+    kinds = [type(fact) for fact in actor.facts if isinstance(fact, f.EventsNumbered | f.Delivered)]
+    assert kinds == [f.EventsNumbered, f.EventsNumbered, f.Delivered]
     assert [each.position for each in actor.state.open] == [1]
 
 
@@ -97,7 +97,7 @@ def test_a_relaxed_receiver_has_at_most_256_open_events() -> None:
     head = event(999)
     assert actor.step(head=head) == s.WaitUntil(NOW + 60, Rule.RETRYING)
     actor.ends(event(7), answer(200))
-    assert actor.step(head=head) == s.Post(head, 257, 1, has_token=True, accepted=True)
+    assert actor.step(head=head) == s.Post(head, 257, 1, has_token=True, numbered_first=True)
 
 
 # ---- the machine: each with its own patience
@@ -107,7 +107,7 @@ def test_due_events_go_before_new_ones_and_waiting_ones_delay_no_other() -> None
     actor = with_open(wide(), NOW + 60, NOW + 1, NOW + 30)
     held = {position: event(position) for position in (1, 2, 3)}
     assert actor.step(head=event(9), open_in_memory=held) == s.Post(
-        event(9), 4, 1, has_token=True, accepted=True
+        event(9), 4, 1, has_token=True, numbered_first=True
     )
     assert actor.step(open_in_memory=held) == s.WaitUntil(NOW + 1, Rule.RETRYING)
     assert actor.step(NOW + 1, head=event(9), open_in_memory=held) == s.Post(event(2), 2, 2, has_token=True)
@@ -118,7 +118,7 @@ def test_due_events_go_before_new_ones_and_waiting_ones_delay_no_other() -> None
 def test_each_event_counts_its_own_attempts() -> None:
     actor = Actor(wide(retry=Retry(max_attempts=2)))
     for position in (1, 2):
-        actor.do(c.AcceptEvents((event(position),)))
+        actor.do(c.NumberEvents((event(position),)))
     for status in (500, 200):
         actor.ends(event(2), answer(status))
     actor.ends(event(1), answer(500))
@@ -368,7 +368,7 @@ async def test_after_a_crash_every_event_has_its_number_again(snapshots: bool) -
 async def test_a_crash_with_a_number_unrecorded_gives_it_again() -> None:
     world = relaxed(concurrency=4)
     world.sender.latency_s = 0.05
-    world.journal.hold_at = f.EventAccepted
+    world.journal.hold_at = f.EventsNumbered
     world.publish(8)
     await world.until(lambda: len(world.sender.made) >= 4)
     world.crash()

@@ -7,7 +7,7 @@ from actors.ids import dedup_key
 from actors.machine.bucket import Bucket
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
-from actors.machine.facts import Burial, Delivered, EventAccepted, Repaired
+from actors.machine.facts import Burial, Delivered, EventsNumbered, Repaired
 from actors.machine.numbering import Frontier, Numbered, is_duplicate
 from actors.machine.repair import repair, set_removal
 from actors.machine.state import OpenEvent, State
@@ -74,7 +74,7 @@ def test_open_events_that_were_lost_do_not_count_as_delivered_and_may_come_again
     state = State(receiver="a.b", opened=True)
     given = [Numbered(sequence=n, position=n, id=f"e{n}", stored_at=1.0, source=n + 30) for n in range(1, 4)]
     state = evolve(state, Delivered(receiver="a.b", events=tuple(given[:1]), at=1.0, attempt=1))
-    state = evolve(state, EventAccepted(receiver="a.b", events=tuple(given[1:])))
+    state = evolve(state, EventsNumbered(receiver="a.b", events=tuple(given[1:])))
     fact = repaired(state, 1)
     assert fact is not None
     frontier = evolve(state, fact).frontier

@@ -65,7 +65,7 @@ class ReadingAhead:
 
     def _take(self, request: ReadRequest, found: Sequence[StoredMessage]) -> None:
         assert request.tenant not in self.taken
-        self.taken[request.tenant] = [each.sequence for each in found]
+        self.taken[request.tenant] = [each.position for each in found]
 
     def fall_behind(self) -> None:
         self.reader.arrived(BEHIND_MIN + 1, True)

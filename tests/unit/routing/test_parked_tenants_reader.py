@@ -37,7 +37,7 @@ class Reading:
 
     async def _take(self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool) -> None:
         assert request == self._request
-        self.taken.append(([each.sequence for each in found], complete))
+        self.taken.append(([each.position for each in found], complete))
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from actors.machine.facts import AlertFact, Burial, Fact, TurnedAway
 from actors.machine.numbering import is_duplicate
 from actors.machine.state import State
 from actors.memory.unacked import NodeHolders
-from actors.ports import Absent, Batch, Invalid, Removal, ShardBatch
+from actors.ports import Absent, BacklogPage, Invalid, Removal, ShardPage
 from actors.runtime.actor import Actor
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
@@ -142,19 +142,19 @@ class Stream:
             raise Unavailable("no leader")
         return found
 
-    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> Batch:
+    async def read(self, receiver: str, after: int, up_to: int, count_max: int) -> BacklogPage:
         found = (await self._found(receiver, after))[:count_max]
         end = found[-1].position if len(found) == count_max else up_to
-        return Batch(events=found, complete=end >= up_to)
+        return BacklogPage(events=found, complete=end >= up_to)
 
-    async def read_all(self, after: int, up_to: int, count_max: int) -> ShardBatch:
+    async def read_all(self, after: int, up_to: int, count_max: int) -> ShardPage:
         self.stretches += 1
         found = [(to, each) for to, each in self.messages if each.position > after][:count_max]
         await asyncio.sleep(self.delay_s)
         if self.unavailable:
             raise Unavailable("no leader")
         end = found[-1][1].position if len(found) == count_max else up_to
-        return ShardBatch(
+        return ShardPage(
             events=[each for each in found if each[1].position not in self.lost], complete=end >= up_to
         )
 

@@ -70,7 +70,7 @@ class Expected:
                     self.attempts[row] = flush.at
                     ending = "delivered" if isinstance(fact, f.Delivered) else "open"
                     self._delivery(fact.receiver, event.sequence, event.id, fact.attempt, ending, flush.at)
-                case f.EventAccepted(events=(event,)):
+                case f.EventsNumbered(events=(event,)):
                     self._delivery(fact.receiver, event.sequence, event.id, 0, "open", flush.at)
                 case f.DeadLettered(events=(event,)):
                     self._delivery(fact.receiver, event.sequence, event.id, fact.attempts, "dead", flush.at)

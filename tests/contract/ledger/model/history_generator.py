@@ -117,7 +117,7 @@ class HistoryGenerator:
     def _accept(self, receiver: str, state: State, at: float) -> f.Fact:
         if len(state.open) >= OPEN_MAX:
             return self._attempt(receiver, state, at)
-        return f.EventAccepted(receiver=receiver, events=(self._new(state, at),))
+        return f.EventsNumbered(receiver=receiver, events=(self._new(state, at),))
 
     def _attempt(self, receiver: str, state: State, at: float) -> f.Fact:
         event, attempts = self._some(state, at)

@@ -42,7 +42,7 @@ def no_late_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 async def publish_event(js: JetStream, names: Names, tenant: str, type_: str, headers: dict[str, str]) -> int:
     answer = await js.publish(names.publish_event(tenant, type_), b"secret", headers)
     assert isinstance(answer, Stored)
-    return answer.sequence
+    return answer.position
 
 
 def eraser(js: JetStream, names: Names) -> Eraser:
@@ -324,7 +324,8 @@ async def test_no_flush_is_erased_that_a_recovery_may_read(js: JetStream, names:
     ):
         if checkpoint is not None:
             await js.publish(
-                names.actor_keys.checkpoint(number), encode_checkpoint(Checkpoint(sequence=checkpoint))
+                names.actor_keys.checkpoint(number),
+                encode_checkpoint(Checkpoint(journal_position=checkpoint)),
             )
         await looked(working)
         assert (await status(js, names)).waits_for == waits_for
@@ -344,7 +345,9 @@ async def test_the_facts_of_other_tenants_in_an_erased_flush_stay_readable(
     theirs = delivered(7, receiver="other.orders")
     position = await pen.flush(failed(1, answer="secret"), theirs)
     await pen.flush(opens())
-    await js.publish(names.actor_keys.checkpoint(number), encode_checkpoint(Checkpoint(sequence=position)))
+    await js.publish(
+        names.actor_keys.checkpoint(number), encode_checkpoint(Checkpoint(journal_position=position))
+    )
     message = await js.message(names.journal, position)
     assert message is not None
     await store_redacted(js, names, message)

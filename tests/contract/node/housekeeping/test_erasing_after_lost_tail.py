@@ -204,7 +204,7 @@ async def test_a_flush_at_the_position_of_an_erased_one_stays(
         pen = Pen(nats.js, names)
         position = await pen.flush(failed(1, answer="secret"))
         await pen.flush(opens())
-        checkpoint = encode_checkpoint(Checkpoint(sequence=position))
+        checkpoint = encode_checkpoint(Checkpoint(journal_position=position))
         await nats.js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)
 
         async def other(pen: Pen = pen) -> int:

@@ -144,7 +144,7 @@ class Installation:
 
     async def checkpoint(self) -> None:
         """The shard needs nothing of the journal up to here."""
-        checkpoint = encode_checkpoint(Checkpoint(sequence=self.flushed))
+        checkpoint = encode_checkpoint(Checkpoint(journal_position=self.flushed))
         await self.js.publish(self.names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)
 
     async def left(self) -> tuple[int, int]:

@@ -234,7 +234,7 @@ async def test_copies_of_erased_flushes_go_with_the_journal(
         flush = await js.message(names.journal, 2)
         assert flush is not None
         for position in (1, 3):
-            await store_redacted(js, names, replace(flush, sequence=position))
+            await store_redacted(js, names, replace(flush, position=position))
         await js.purge(names.journal, 3)
 
         async def left() -> bool:

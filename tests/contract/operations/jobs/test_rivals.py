@@ -140,7 +140,7 @@ async def test_a_replica_that_lags_does_not_end_a_redrive_early(
         page = await read(self, stream, *of)
         if stream != names.dead_letters:
             return page
-        return replace(page, messages=[each for each in page.messages if each.sequence <= 1], pending=0)
+        return replace(page, messages=[each for each in page.messages if each.position <= 1], pending=0)
 
     job = await redrive_job(to)
     with monkeypatch.context() as meanwhile:

@@ -1,6 +1,6 @@
 """Drains: shards go to the nodes that are left, and each is wanted by one node, whatever the versions are."""
 
-from streams.fleet.turns import HANDOVERS_AT_ONCE
+from streams.fleet.handover_turns import HANDOVERS_AT_ONCE
 from tests.sim.checks.placement import misplaced
 from tests.sim.plan import Plan
 from tests.sim.stage import Stage, old, staged

@@ -70,7 +70,7 @@ async def test_events_of_a_batch_far_apart_are_read_without_all_between_them() -
 
 def test_a_batch_asks_for_no_more_bodies_than_it_may_have() -> None:
     actor = Actor(policy(order="relaxed", batch=BatchLimits(max_events=2)))
-    actor.do(c.AcceptEvents(tuple(map(event, range(1, 201)))))
+    actor.do(c.NumberEvents(tuple(map(event, range(1, 201)))))
     step = actor.step()
     assert isinstance(step, s.ReadOpenEvents)
     assert len(step.positions) == 2

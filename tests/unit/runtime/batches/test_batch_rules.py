@@ -33,7 +33,7 @@ def test_a_failure_of_this_node_halves_no_batch() -> None:
 
 def test_no_event_without_a_number_joins_events_below_another_open_one() -> None:
     actor = Actor(policy(order="relaxed", batch=BatchLimits()))
-    actor.do(c.AcceptEvents((event(1), event(2))))
+    actor.do(c.NumberEvents((event(1), event(2))))
     actor.do(c.RecordOutcome((event(2),), answer(500)))
     step = actor.step(open_in_memory={1: event(1), 2: event(2)}, waiting=(event(3),))
     assert isinstance(step, s.PostBatch)

@@ -276,7 +276,7 @@ async def test_relaxed_batches_go_side_by_side_and_a_failed_one_holds_no_other_b
 
 def test_an_answer_says_nothing_of_events_that_were_given_up_meanwhile() -> None:
     actor = Actor(policy(batch=BatchLimits()))
-    actor.do(c.AcceptEvents((event(1), event(2), event(3))))
+    actor.do(c.NumberEvents((event(1), event(2), event(3))))
     actor.do(given_up("expired", event(1)))
     (fact,) = actor.do(c.RecordOutcome((event(1), event(2), event(3)), answer(200)))
     assert isinstance(fact, f.Delivered)
@@ -287,7 +287,7 @@ def test_an_answer_says_nothing_of_events_that_were_given_up_meanwhile() -> None
 def test_a_rejected_batch_of_which_one_event_is_left_counts_for_none() -> None:
     """The answer was to more than one event."""
     actor = Actor(policy(batch=BatchLimits()))
-    actor.do(c.AcceptEvents((event(1), event(2))))
+    actor.do(c.NumberEvents((event(1), event(2))))
     actor.do(given_up("expired", event(1)))
     actor.do(c.RecordOutcome((event(1), event(2)), answer(422)))
     (entry,) = actor.state.open
@@ -324,7 +324,7 @@ def test_a_batch_has_no_hole() -> None:
     """An event between the numbers of a batch is settled, so a receiver may rely on them."""
     given = policy(order="relaxed", batch=BatchLimits())
     actor = Actor(given)
-    actor.do(c.AcceptEvents(tuple(map(event, (1, 2, 3, 4, 5)))))
+    actor.do(c.NumberEvents(tuple(map(event, (1, 2, 3, 4, 5)))))
     actor.do(c.RecordOutcome((event(3), event(4)), answer(500)))
     bodies = {position: event(position) for position in (1, 2, 3, 4, 5)}
     step = actor.step(open_in_memory=bodies)

@@ -18,7 +18,7 @@ def turn_s(left_s: float, waiting: int) -> float:
     return min(TURN_MAX_S, max(left_s, 0.0) / math.ceil((waiting + 1) / HANDOVERS_AT_ONCE))
 
 
-class Turns:
+class HandoverTurns:
     """Gives turns in the order of the requests; all have begun `within_s` after the first one that waited."""
 
     def __init__(self, within_s: float) -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from streams.fleet.turns import HANDOVERS_AT_ONCE, TURN_MAX_S, Turns, turn_s
+from streams.fleet.handover_turns import HANDOVERS_AT_ONCE, TURN_MAX_S, HandoverTurns, turn_s
 
 WITHIN_S = 5.0
 
@@ -26,7 +26,7 @@ def test_a_turn_has_the_time_that_is_left_and_not_more_than_its_longest(
 
 
 async def test_no_more_turns_are_given_at_once_and_the_next_one_follows_an_end() -> None:
-    turns, ends, begun = Turns(WITHIN_S), [asyncio.Event() for _ in range(4)], list[int]()
+    turns, ends, begun = HandoverTurns(WITHIN_S), [asyncio.Event() for _ in range(4)], list[int]()
 
     async def take(number: int) -> None:
         async with turns.turn():
@@ -48,7 +48,7 @@ async def test_no_more_turns_are_given_at_once_and_the_next_one_follows_an_end()
 
 
 async def test_a_cancelled_wait_for_a_turn_leaves_it_to_the_next() -> None:
-    turns, end, begun = Turns(WITHIN_S), asyncio.Event(), list[int]()
+    turns, end, begun = HandoverTurns(WITHIN_S), asyncio.Event(), list[int]()
 
     async def take(number: int) -> None:
         async with turns.turn():
