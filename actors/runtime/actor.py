@@ -271,15 +271,15 @@ class Actor:
         elif live.tokens.granted_position:
             live.tokens.end_grant(now, self.environment.epoch, used=True)
         match post:
-            case s.Post(event, accepted=is_accepted):
+            case s.Post(event, numbered_first=is_numbered_first):
                 events: tuple[Event, ...] = (event,)
-                accepted = events if is_accepted else ()
-            case s.PostBatch(events, numbered_first=accepted):
+                numbered = events if is_numbered_first else ()
+            case s.PostBatch(events, numbered_first=numbered):
                 pass
             case _:
                 assert_never(post)
-        if accepted:
-            live.record(c.NumberEvents(accepted), now)
+        if numbered:
+            live.record(c.NumberEvents(numbered), now)
         pending.send(events)
         self.environment.attempt_started()
 
