@@ -262,6 +262,7 @@ def _keep(main: Callable[[], None], request: list[Any], descriptors: list[int]) 
     """Forks the process that was asked for, and tells of it."""
     *files, answers = descriptors
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # Tests that were started with nohup ignore it.
     if not (pid := os.fork()):
         os.close(answers)
         _become(request, files)
