@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from angarium.access import Access
 from angarium.api.problems import result_of, unavailable
-from angarium.operations.installation.examine import problems
-from angarium.operations.installation.finding import Finding
-from angarium.operations.installation.raised_alerts import ExaminedReceivers, examined_receivers
+from angarium.operations.installation.doctor.examine import problems
+from angarium.operations.installation.doctor.finding import Finding
+from angarium.operations.installation.doctor.raised_alerts import ExaminedReceivers, examined_receivers
 
 KEPT_TIME_S = 5.0
 EXAMINE_TIMEOUT_S = 30.0

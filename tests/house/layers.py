@@ -99,6 +99,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "ledger_queries replays",
         "events installation jobs",
     ),
+    "angarium.operations.installation": ("fleet sizing", "setup drain repair", "doctor"),
     "angarium.api": (
         "problems",
         "examination bounded_protocol request_metrics requests",

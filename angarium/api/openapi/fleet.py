@@ -6,9 +6,9 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from angarium.api.openapi.shared_texts import problems, result
-from angarium.operations.installation.finding import ReceiverAilment
+from angarium.operations.installation.doctor.finding import ReceiverAilment
+from angarium.operations.installation.doctor.raised_alerts import RaisedAlert
 from angarium.operations.installation.fleet import SeenNodes, SeenShard
-from angarium.operations.installation.raised_alerts import RaisedAlert
 
 
 class FoundProblem(Struct, frozen=True, kw_only=True):

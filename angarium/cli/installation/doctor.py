@@ -21,7 +21,7 @@ def doctor(as_json: bool, **given: Any) -> None:
     """
     from msgspec import to_builtins
 
-    from angarium.operations.installation.examine import examine
+    from angarium.operations.installation.doctor.examine import examine
 
     findings = run(examine(options.settings_of(given)))
     if as_json:

@@ -1,4 +1,4 @@
-"""The installation: set it up, see its nodes, examine its health, repair it.
+"""The installation: set it up, see its nodes, size it, drain a node, accept a loss.
 
-Read `examine` first: it is what `angarium doctor` looks at. `raised_alerts` lists the alerts about receivers.
+Read `setup` first. `doctor` has the checks of its health.
 """

@@ -88,7 +88,7 @@ async def test_a_state_is_right_or_unknown_at_every_time(
             while await ledger.rows("SELECT 1 FROM blocks WHERE until < ?", round((NOW + 7) * 1000)):
                 await pruning.prune()
                 found = await told(ledger)
-                # PostgreSQL drops beside the queries, so a time may become unknown between two of them.
+                # PostgreSQL drops while we ask, so a time may become unknown between two of them.
                 assert all(each in (None, true) for each, true in zip(found, truth, strict=True))
                 known = min(known, sum(each is not None for each in found))
         assert 3 <= known < EVENTS

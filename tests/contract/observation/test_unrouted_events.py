@@ -10,9 +10,10 @@ from actors.configuration.policy import Rate
 from actors.tenant_settings import TenantSettings
 from angarium.access import Access
 from angarium.operations import routing_delays
-from angarium.operations.installation import routing_findings, sizing
-from angarium.operations.installation.examine import UNROUTED_REMEDY, room
-from angarium.operations.installation.finding import Finding
+from angarium.operations.installation import sizing
+from angarium.operations.installation.doctor import routing_findings
+from angarium.operations.installation.doctor.examine import UNROUTED_REMEDY, room
+from angarium.operations.installation.doctor.finding import Finding
 from angarium.operations.routing_delays import unrouted_notes, why_unrouted
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names

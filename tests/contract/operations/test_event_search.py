@@ -21,7 +21,7 @@ from angarium.operations.events.search import (
     search_event,
 )
 from angarium.operations.failures import NotDone
-from angarium.operations.installation.examine import problems
+from angarium.operations.installation.doctor.examine import problems
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.top import Top

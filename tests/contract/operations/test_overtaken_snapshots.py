@@ -12,7 +12,7 @@ from actors.machine.state import State
 from angarium.access import Access
 from angarium.cli.receivers.table import TOP_COLUMNS, cells
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
-from angarium.operations.installation.unhealthy_findings import unhealthy_findings
+from angarium.operations.installation.doctor.unhealthy_findings import unhealthy_findings
 from angarium.operations.receiver_list import listing
 from angarium.operations.receiver_list.listing import Overview, overview
 from angarium.settings import Settings

@@ -9,8 +9,8 @@ from actors.errors import NewerVersion
 from actors.machine.state import Alert, State
 from angarium.access import Access
 from angarium.operations.failures import NotDone
-from angarium.operations.installation import raised_alerts, unhealthy_findings
-from angarium.operations.installation.raised_alerts import (
+from angarium.operations.installation.doctor import raised_alerts, unhealthy_findings
+from angarium.operations.installation.doctor.raised_alerts import (
     ExaminedReceivers,
     GatheredAlerts,
     examined_receivers,

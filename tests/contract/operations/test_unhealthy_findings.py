@@ -12,8 +12,8 @@ from actors.machine.evolve import evolve
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import Alert, State
-from angarium.operations.installation import unhealthy_findings
-from angarium.operations.installation.finding import Finding
+from angarium.operations.installation.doctor import unhealthy_findings
+from angarium.operations.installation.doctor.finding import Finding
 from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts
 from streams.installation.topology import Names
 from streams.journal_feed.recent import RecentFlushes

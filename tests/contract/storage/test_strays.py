@@ -7,7 +7,7 @@ import pytest
 
 from actors.ids import stable_hash
 from angarium.node.app import joined_node
-from angarium.operations.installation.routing_findings import stray_findings
+from angarium.operations.installation.doctor.routing_findings import stray_findings
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.answers import Stored, StreamInfo

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from angarium.operations.installation.examine import examine
+from angarium.operations.installation.doctor.examine import examine
 from angarium.settings import Settings
 from streams.installation.setup import setup
 from streams.installation.topology import Installation

@@ -9,8 +9,8 @@ from angarium.access import Access
 from angarium.api import examination
 from angarium.api.examination import Examination
 from angarium.api.problems import ProblemRaised
-from angarium.operations.installation.finding import Finding, problem, warning
-from angarium.operations.installation.raised_alerts import ExaminedReceivers
+from angarium.operations.installation.doctor.finding import Finding, problem, warning
+from angarium.operations.installation.doctor.raised_alerts import ExaminedReceivers
 from tests.unit.worlds.virtual_time import in_virtual_time
 
 FOUND = {"problems": [problem("nodes", "none is alive")], "examined_receivers": ExaminedReceivers([], [], 0)}

@@ -1,6 +1,6 @@
 """The checks of `doctor` that look at one number."""
 
-from angarium.operations.installation.examine import nats_finding
+from angarium.operations.installation.doctor.examine import nats_finding
 from streams.journal.journal import PAYLOAD_MIN
 
 

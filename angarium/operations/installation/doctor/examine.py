@@ -11,10 +11,10 @@ from angarium import package_check, quantities
 from angarium.access import Access, installation, open_jetstream
 from angarium.operations.failures import operation
 from angarium.operations.installation import sizing
-from angarium.operations.installation.finding import Finding, ok, problem, warning
+from angarium.operations.installation.doctor.finding import Finding, ok, problem, warning
+from angarium.operations.installation.doctor.routing_findings import stray_findings, unrouted_findings
+from angarium.operations.installation.doctor.unhealthy_findings import unhealthy_findings
 from angarium.operations.installation.fleet import live_nodes
-from angarium.operations.installation.routing_findings import stray_findings, unrouted_findings
-from angarium.operations.installation.unhealthy_findings import unhealthy_findings
 from angarium.settings import Settings, UnknownVariable, unknown_variables
 from streams.clock import server_time
 from streams.fleet.live_members import live_members

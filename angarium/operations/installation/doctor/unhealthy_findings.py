@@ -22,7 +22,7 @@ from actors.machine.facts import DISABLED_WHY
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.times_as_text import age_text
-from angarium.operations.installation.finding import Finding, ReceiverAilment, ok, problem, warning
+from angarium.operations.installation.doctor.finding import Finding, ReceiverAilment, ok, problem, warning
 from angarium.operations.receiver_list.listing import phase_of, policy_of
 from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts, limit
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from actors.machine.facts import AlertKind
 from angarium.access import Access
 from angarium.operations.failures import operation
-from angarium.operations.installation.examine import if_permitted
-from angarium.operations.installation.finding import Finding
-from angarium.operations.installation.unhealthy_findings import unhealthy_findings
+from angarium.operations.installation.doctor.examine import if_permitted
+from angarium.operations.installation.doctor.finding import Finding
+from angarium.operations.installation.doctor.unhealthy_findings import unhealthy_findings
 from streams.observation.receiver_snapshots import ReceiverSnapshot, receiver_snapshots, shard_count
 
 RAISED_SHOWN_MAX = 1000

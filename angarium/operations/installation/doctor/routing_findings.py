@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from actors.errors import Unusable
 from actors.tenant_settings import TenantSettings
-from angarium.operations.installation.finding import Finding, problem, warning
+from angarium.operations.installation.doctor.finding import Finding, problem, warning
 from angarium.operations.routing_delays import RoutingDelay, routing_delays
 from angarium.quantities import count_text
 from streams.installation.topology import Installation
