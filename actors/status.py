@@ -40,8 +40,8 @@ configuration."""
 class Head(Struct, frozen=True, kw_only=True):
     """The oldest event that is not settled, and the number that it has or will get.
 
-    `type` is empty if the event is not in memory. `published_at`: when the event was
-    published of which this is a copy, if that was well before.
+    `type` is empty if the event is not in memory. `published_at`: for a copy, when the original was
+    published, if that was well before.
     """
 
     position: int

@@ -99,7 +99,7 @@ NO_ALERT_SETTINGS = AlertSettings()
 
 @lru_cache(maxsize=256)
 def alert_limits(*settings: AlertSettings) -> AlertLimits:
-    """The limits by these settings, the first of which that sets one decides about it.
+    """The limits by these settings: for each limit, the first that sets it decides.
 
     Cached: most receivers have the same.
     """

@@ -11,9 +11,9 @@ EVENT_BYTES = 512
 class Event(Struct, frozen=True, gc=False, kw_only=True):
     """One message of the deliveries stream, addressed to one receiver.
 
-    - `position`: its sequence in the stream.
+    - `position`: its place in the stream.
     - `stored_at`: when the stream stored it, in seconds since the epoch.
-    - `published_at`: when the event was published of which this is a copy, if that was well before.
+    - `published_at`: for a copy, when the original was published, if that was well before.
     - `again`: the mark of a replay or a redrive; empty for the original.
     - `source`: position of the event that the router copied it from; 0 for a direct send.
     - `traceparent`, `tracestate`: the trace headers as published.

@@ -17,7 +17,7 @@ from actors.machine.event import Event
 class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """An event with its number, as outcome facts carry it. `type` is empty in facts of older versions.
 
-    `published_at`: when the event was published of which this is a copy, if that was well before.
+    `published_at`: for a copy, when the original was published, if that was well before.
     """
 
     sequence: int

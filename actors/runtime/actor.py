@@ -237,9 +237,8 @@ class Actor:
                     if live.waits_for_room:
                         environment.recorder.flush()
                     if tokens.granted_position and not view.barrier_unconfirmed:
-                        tokens.end_grant(
-                            now, environment.epoch, used=False
-                        )  # The attempt does not start after all.
+                        # The attempt does not start after all.
+                        tokens.end_grant(now, environment.epoch, used=False)
                     if isinstance(step, s.WaitUntil):
                         self._wake_timer.set(step.at, now)
                     return None
@@ -361,9 +360,7 @@ class Actor:
             if post is not None and not self._busy:
                 self.wake()  # The outcome may have made room for more attempts than the next one.
 
-    def _attempt_of(
-        self, post: s.Post | s.PostBatch, first: Event, policy: Policy
-    ) -> Attempt | BatchAttempt:  # fmt: skip
+    def _attempt_of(self, post: s.Post | s.PostBatch, first: Event, policy: Policy) -> Attempt | BatchAttempt:
         may_start = self.environment.within_lease
         tried = open_entry(self.live.state, first.position) if post.attempt > 1 else None
         failures, limit = tried.failures if tried else 0, self.live.state.limit

@@ -76,8 +76,8 @@ class Pending:
         elif not state.opened and self.behind_unknown:
             self._leave(position, event.source)
         elif position <= cursor.read_to:
-            # It waits in memory, and stays unacked; or it was a duplicate, and all before it is numbered on
-            # record: see docs/decisions/repeats-while-events-are-open.md.
+            # It waits in memory, and stays unacked; or it was a duplicate, and facts number all before it:
+            # see docs/decisions/repeats-while-events-are-open.md.
             if not self.has(position):
                 self.settle(position)
         elif self.mailbox.fits(event) and (not state.parked or cursor.is_read_up):

@@ -121,7 +121,7 @@ class LedgerReader(Protocol):
     """The tables, as queries read them."""
 
     shares: int
-    """The number of shares in which the shards are."""
+    """The number of shares into which the shards are divided."""
 
     async def rows(self, query: str, *values: Any) -> list[Any]:
         """The rows of a query. Raises LedgerError."""

@@ -95,7 +95,7 @@ class WorkerCounts:
 
 
 class Sum(Collector):
-    """The total, as what `prometheus_client` writes a page of."""
+    """The total, in the form that `prometheus_client` renders."""
 
     def __init__(self, total: Families) -> None:
         self._total = total

@@ -21,7 +21,10 @@ async def drop_old_erasures(js: JetStream, names: Names, wall: float, after: int
 
 
 def _was_done_before(message: StoredMessage, at: float) -> bool:
-    """True if it was; False also if it cannot be read, which the eraser reports."""
+    """True if the erasure was done before `at`; False also if its record cannot be read.
+
+    The eraser reports such a record.
+    """
     try:
         _, erasure = marked(message)
     except Unusable:

@@ -278,8 +278,8 @@ def streams(installation: Installation) -> list[dict[str, Any]]:
         _deliveries(installation),
         _journal(installation),
         _dead_letters(installation),
-        # Some history, since after an invalid configuration the last valid one stays in force, even over
-        # restarts. The server refuses a configuration that is too large, so no node has to read it.
+        # Some history, since after an invalid configuration the last valid one stays in force, even after
+        # a restart. The server refuses a configuration that is too large, so no node has to read it.
         _bucket(
             installation,
             installation.names.receivers,

@@ -179,8 +179,7 @@ async def claim(
         return NotOwned("another node was faster")
     attempt = ClaimAttempt(
         shard=shard, node=node, epoch=put.position, holder=holder, revision=revision, resumes=resumes,
-        began_at=began_at,
-        accepts_loss=accepts_loss,
+        began_at=began_at, accepts_loss=accepts_loss,
     )  # fmt: skip
     while True:
         drafted = await draft_claim(js, names, attempt, time)

@@ -206,7 +206,13 @@ def titles_name_their_subject(module: Module) -> Iterator[str]:
 def words_are_usual(module: Module) -> Iterator[str]:
     """All texts and names of the product; of tests, whose data may be odd, docstrings, comments and names."""
     texts = [module.source] if module.path[0] in OURS else prose(module)
-    yield from (f"says {word!r}" for text in (*texts, *names(module)) for word in ARCHAIC.findall(text))
+    lines = (on_one_line(text) for text in (*texts, *names(module)))
+    yield from (f"says {word!r}" for line in lines for word in ARCHAIC.findall(line))
+
+
+def on_one_line(text: str) -> str:
+    """The text with its lines joined, so that words over the end of a line are found."""
+    return re.sub(r"(?<=\w)\n\s*(# )?(?=\w)", " ", text)
 
 
 def names(module: Module) -> Iterator[str]:

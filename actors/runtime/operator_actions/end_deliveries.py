@@ -82,7 +82,7 @@ async def _end(actor: Actor, event_id: str, position: int) -> bool:
 
 
 async def settle_in_order(actor: Actor, position: int) -> bool:
-    """Give numbers to all events up to the position; False if no owner can have given it one.
+    """Number all events up to the position; False if no owner can have numbered the one there.
 
     What is numbered is open after that, and waits in the stream.
     """

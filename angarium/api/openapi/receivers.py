@@ -29,7 +29,7 @@ class StoredReceiver(Struct, frozen=True, kw_only=True):
     """The stored configuration; `changes` lists what differs from the one that it replaced.
 
     `secret` is the new secret, if one was made; `secrets` is the number of secrets that sign now, and
-    `public_keys` are those of the ones that have any. `notes` say why nodes may refuse a new URL.
+    `public_keys` are those of the secrets that have one. `notes` say why nodes may refuse a new URL.
     """
 
     receiver: str

@@ -24,6 +24,7 @@ from angarium.api.openapi.control import (
 from angarium.api.problems import Fault, invalid, result_of
 from angarium.api.queries.ask_ledger import ask_ledger, past_ms
 from angarium.api.queries.times import Moment, moment
+from angarium.operations.control_requests.inspection import StateDocument, inspect_receiver
 from angarium.operations.control_requests.operator_actions import (
     Forgotten,
     Skipped,
@@ -34,7 +35,6 @@ from angarium.operations.control_requests.operator_actions import (
     skip,
     verify,
 )
-from angarium.operations.control_requests.state import StateDocument, state
 from angarium.operations.ledger_queries.state_at import state_at
 from angarium.operations.receiver_list.listing import get_health
 
@@ -70,7 +70,7 @@ async def get_receiver_state(
         instant = past_ms("at", then)
         return await ask_ledger(api, tenant, lambda ledger: state_at(ledger, receiver, instant))
     with api.control_limits.admit(tenant):
-        found = result_of(await state(api.access, receiver))
+        found = result_of(await inspect_receiver(api.access, receiver))
         found = found | {"remedy": operation_for(found.get("remedy"), receiver)}
         if health:
             by_name = result_of(await get_health(api.access, [receiver]))

@@ -259,7 +259,7 @@ def whole(as_json: bool) -> None:
 
 
 def calls_rows(ways: Sequence[Any], least: float = 0.5) -> Iterator[tuple[str, ...]]:
-    """The folders, the greatest of the first way first, each with its functions in the same order."""
+    """The folders, most calls first by the first way, each with its functions in that order."""
     yield ("all", *(f"{each.calls.whole:.1f}" for each in ways))
     folders = [each.calls.folders for each in ways]
     for folder in sorted({*chain(*folders)}, key=lambda name: [-counts[name] for counts in folders]):

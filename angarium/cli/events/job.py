@@ -1,4 +1,4 @@
-"""`angarium job …`: replays and long redrives of processes of the HTTP API, and replays of commands."""
+"""`angarium job …`: lists, shows and stops replays and redrives of the HTTP API and of commands."""
 
 from typing import TYPE_CHECKING, Any
 

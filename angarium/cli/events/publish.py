@@ -1,4 +1,4 @@
-"""`angarium publish`: an event, or a line of them each, as any producer would publish it."""
+"""`angarium publish`: publishes one event, or one for each line of the input, as any producer would."""
 
 import os
 import re

@@ -26,11 +26,11 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
 
     With --at, the ledger answers: everything except members that only a node's memory has.
     """
-    from angarium.operations.control_requests.state import state_and_unrouted
+    from angarium.operations.control_requests.inspection import inspect_with_unrouted
 
     settings = options.settings_of(given)
     if at is None:
-        answer = perform(settings, lambda access: state_and_unrouted(access, receiver))
+        answer = perform(settings, lambda access: inspect_with_unrouted(access, receiver))
     else:
         answer = recorded_state(settings, receiver, at)
     if as_json:

@@ -34,7 +34,7 @@ longer."""
 class PutResult(Struct, frozen=True, kw_only=True):
     """The result: `secret` is the one that was made for the receiver, `secrets` how many sign now.
 
-    `public_keys` are those of the ones that have any. `changes` are those of the one that it replaced, and
+    `public_keys` are those of the secrets that have one. `changes` are those of the one that it replaced, and
     `notes` say why nodes may not post to a new URL.
     """
 

@@ -94,7 +94,7 @@ def _unmasked_members(name: str, new: NewConfiguration, stored: dict[str, Any] |
 def _with_secrets(
     new: NewConfiguration, members: dict[str, Any], stored: dict[str, Any] | None
 ) -> tuple[dict[str, Any], str | None]:
-    """The members with the secrets to sign with, and the one that was made for it, if one was.
+    """The members with the secrets that sign, and the new secret, or None.
 
     Without any mention of secrets they stay as they are; a new receiver gets one.
     """

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from angarium.access import Access
-from angarium.operations.control_requests.state import state
+from angarium.operations.control_requests.inspection import inspect_receiver
 from angarium.operations.failures import NotDone
 from streams.bounded_gather import gather_bounded
 
@@ -26,7 +26,7 @@ class HeldReceiver(Struct, frozen=True):
 async def held_receivers(access: Access, receivers: Collection[str]) -> dict[str, HeldReceiver]:
     """Which of these receivers get nothing now; receivers whose owners do not answer are left out."""
     asked = sorted(receivers)[:ASKED_MAX]
-    states = await gather_bounded(asked, lambda each: state(access, each), OWNERS_ASKED_AT_ONCE)
+    states = await gather_bounded(asked, lambda each: inspect_receiver(access, each), OWNERS_ASKED_AT_ONCE)
     return {
         receiver: HeldReceiver(live["why"], live.get("remedy"))
         for receiver, live in zip(asked, states, strict=True)

@@ -18,7 +18,7 @@ from actors.machine.state import State
 from actors.times_as_text import instant_text
 from angarium import quantities
 from angarium.access import Access
-from angarium.operations.control_requests.state import StateDocument, state
+from angarium.operations.control_requests.inspection import StateDocument, inspect_receiver
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health
@@ -241,7 +241,7 @@ async def _delivery(access: Access, receiver: str, message: StoredMessage) -> Wa
     """The place of an event among those that wait; None if it was settled since the receiver's snapshot."""
     subject = access.names.deliveries_to(receiver)
     later = await access.js.read(access.names.deliveries, subject, message.position + 1, batch=1, max_bytes=1)
-    live, stored_at = await state(access, receiver), instant_text(message.stored_at)
+    live, stored_at = await inspect_receiver(access, receiver), instant_text(message.stored_at)
     again = stored_event(message).again
     if isinstance(live, NotDone):
         return WaitingDelivery(

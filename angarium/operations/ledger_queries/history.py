@@ -151,7 +151,7 @@ class _Read(Struct, frozen=True):
 async def _changes(
     ledger: OpenLedger, number: int, since: int, until: int, limit: int
 ) -> list[RecordedChange]:
-    """The first changes that have an entry; at least `limit` of them, if there are."""
+    """The first changes that have an entry: at least `limit`, or all."""
     before = await ledger.queries.changes_before(number, since, CHANGES_BEFORE)
     most = limit
     while True:

@@ -11,7 +11,7 @@ from angarium.access import Access
 from angarium.cli.ledger_queries.event import erased_text, place_text
 from angarium.node.app import open_node
 from angarium.operations.control_requests.held_receivers import HeldReceiver, held_receivers
-from angarium.operations.control_requests.state import state_and_unrouted
+from angarium.operations.control_requests.inspection import inspect_with_unrouted
 from angarium.operations.events import search as event_search
 from angarium.operations.events.search import (
     ErasedEvent,
@@ -270,7 +270,7 @@ async def test_an_event_above_the_rate_of_its_tenant_waits_to_be_routed(
 
     async def noted() -> bool:
         """The tenant is parked when an event has waited for 2 s."""
-        live = await state_and_unrouted(access, shop)
+        live = await inspect_with_unrouted(access, shop)
         screen = await Top(access, "late", 10).refresh()
         assert not isinstance(live, NotDone)
         assert not isinstance(screen, NotDone)

@@ -11,8 +11,8 @@ from angarium.operations.configurations.proposal import PutResult
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
 from angarium.operations.configurations.remove import RemoveResult, remove_receiver
 from angarium.operations.control_requests import ask
+from angarium.operations.control_requests.inspection import inspect_receiver
 from angarium.operations.control_requests.operator_actions import forget, pause, ping, resume, skip
-from angarium.operations.control_requests.state import state
 from angarium.operations.dead_letters.drop import drop
 from angarium.operations.dead_letters.find import find
 from angarium.operations.dead_letters.listing import Newest, newest
@@ -74,12 +74,12 @@ async def test_problems_are_named_member_by_member(access: Access) -> None:
     assert sorted(each.partition(":")[0] for each in failure.problems) == ["concurrency", "order"]
     for name in ("billing", "acme._events", "a b.c"):
         failed(await put_configuration(access, name, NewConfiguration(members={"url": URL})), "invalid")
-        failed(await state(access, name), "invalid")
+        failed(await inspect_receiver(access, name), "invalid")
     failed(await overview(access, "no tenant"), "invalid")
 
 
 async def test_without_a_node_there_is_no_answer(access: Access) -> None:
-    for control in (state, pause, resume, skip, forget, ping):
+    for control in (inspect_receiver, pause, resume, skip, forget, ping):
         failed(await control(access, NAME), "unanswered")
 
 

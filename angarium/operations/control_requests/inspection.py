@@ -13,7 +13,7 @@ StateDocument = dict[str, Any]
 
 
 @operation
-async def state(access: Access, receiver: str) -> StateDocument:
+async def inspect_receiver(access: Access, receiver: str) -> StateDocument:
     """The live state, without the receiver's last answer if NATS does not permit it to our user."""
     try:
         return await ask(access, "inspect", receiver)
@@ -27,9 +27,9 @@ async def state(access: Access, receiver: str) -> StateDocument:
 
 
 @operation
-async def state_and_unrouted(access: Access, receiver: str) -> StateDocument:
+async def inspect_with_unrouted(access: Access, receiver: str) -> StateDocument:
     """The live state; `unrouted` says how many events of its tenant wait to be routed, if there are some."""
-    found = await state(access, receiver)
+    found = await inspect_receiver(access, receiver)
     if isinstance(found, NotDone):
         raise OperationError(found.kind, found.text, found.code, found.problems, remedy=found.remedy)
     notes = await unrouted_notes(access, tenant_of(receiver))
