@@ -94,6 +94,7 @@ async def _follow(
         async with open_jetstream(settings, for_command=True) as js:
             shown, access = 0, Access(js, settings)
             await check_setup(access)
+            js.wire.on_change(_note_connection)
             if wanted.about is not None and await is_known(access, wanted.about) is False:
                 names.note_unknown(wanted.about)
             async with aclosing(Tail(access, wanted, since=since).follow(ends=ends)) as found:
@@ -105,6 +106,18 @@ async def _follow(
                     shown += 1
                     if shown == count:
                         return
+
+
+def _note_connection(connected: bool) -> None:
+    """Say that NATS is away, since otherwise nothing tells that from receivers that get no events."""
+    import time
+
+    from actors.times_as_text import instant_text
+
+    at = instant_text(time.time())[TIME_OF_DAY]
+    output.note(
+        f"note: NATS is {'back' if connected else 'away'} since {at}Z{'' if connected else '; waiting'}"
+    )
 
 
 def shown_rows(*, wide: bool) -> "Callable[[TailedAttempt], None]":

@@ -117,7 +117,7 @@ async def _entries_and_condition(
         ),
     )
     entries = await asyncio.to_thread(_entries, read, limit)
-    condition = "accepts events"
+    condition = "not paused, disabled or failing"
     if await _is_removed(ledger, number):
         condition = "removed"
     elif now.disabled:
