@@ -1,5 +1,6 @@
 """`angarium tail`: attempts as they happen, from the journal."""
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +12,10 @@ from angarium.terminal.run import end_on_sigterm, run_long
 from angarium.terminal.streamed_table import StreamedTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from angarium.operations.live.tail import TailedAttempt, TailFilter
+    from streams.nats.wire import Wire
 
 HEADINGS = ("at", "receiver", "number", "attempt", "outcome", "took", "event")
 NARROW_HEADINGS = ("at", "receiver", "number", "try", "outcome", "took", "event")
@@ -94,30 +96,42 @@ async def _follow(
         async with open_jetstream(settings, for_command=True) as js:
             shown, access = 0, Access(js, settings)
             await check_setup(access)
-            js.wire.on_change(_note_connection)
             if wanted.about is not None and await is_known(access, wanted.about) is False:
                 names.note_unknown(wanted.about)
-            async with aclosing(Tail(access, wanted, since=since).follow(ends=ends)) as found:
-                async for each in found:
-                    if isinstance(each, Missed):
-                        output.note(f"note: {output.visible(each.why)}")
-                        continue
-                    show(each)
-                    shown += 1
-                    if shown == count:
-                        return
+            following = aclosing(Tail(access, wanted, since=since).follow(ends=ends))
+            with _losses_noted(js.wire):
+                async with following as found:
+                    async for each in found:
+                        if isinstance(each, Missed):
+                            output.note(f"note: {output.visible(each.why)}")
+                            continue
+                        show(each)
+                        shown += 1
+                        if shown == count:
+                            return
 
 
-def _note_connection(connected: bool) -> None:
-    """Say that NATS is away, since otherwise nothing tells that from receivers that get no events."""
+@contextmanager
+def _losses_noted(wire: "Wire") -> "Iterator[None]":
+    """Say when NATS goes away and comes back: otherwise it looks as if nothing was attempted."""
     import time
 
     from actors.times_as_text import instant_text
 
-    at = instant_text(time.time())[TIME_OF_DAY]
-    output.note(
-        f"note: NATS is {'back' if connected else 'away'} since {at}Z{'' if connected else '; waiting'}"
-    )
+    ours = False
+
+    def note(connected: bool) -> None:
+        at = instant_text(time.time())[TIME_OF_DAY]
+        if not ours:
+            output.note(
+                f"note: NATS is back since {at}Z" if connected else f"note: NATS is away since {at}Z; waiting"
+            )
+
+    wire.on_change(note)
+    try:
+        yield
+    finally:
+        ours = True  # What follows is that we close the connection.
 
 
 def shown_rows(*, wide: bool) -> "Callable[[TailedAttempt], None]":
