@@ -49,7 +49,7 @@ FLUSHES_PER_PAYLOAD = 4
 ENVELOPE_BYTES_MAX = 768
 """Largest number of bytes that a flush needs in addition to its facts."""
 PAYLOAD_MIN = FLUSHES_PER_PAYLOAD * (64 << 10)
-"""The smallest `max_payload` of a server with which a flush has room for the fact of 256 events."""
+"""The smallest `max_payload` of a server: the fact of 256 events is up to 132 KB, and is one message."""
 FLUSHES_PER_RETENTION = 4
 """Number of times that a quiet shard appends within its journal's retention."""
 APPEND_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
