@@ -1,20 +1,23 @@
 """Middleware for ASGI applications (Starlette, FastAPI, Litestar, Quart, …).
 
 The application gets genuine deliveries only, and finds each in `scope["angarium.delivery"]`; the body can be
-read again as usual.
+read again as usual. What may take a while (a signature, a database) is done in threads of asyncio's executor.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, MutableMapping
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from angarium_receiver.receiver import BODY_MAX, Answer, Receiver
+from angarium_receiver.verification import Delivery
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+T = TypeVar("T")
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -51,7 +54,7 @@ class AngariumMiddleware:
             parts.append(part)
             more = message.get("more_body", False)
         body = b"".join(parts)
-        found = self._receiver.receive(scope["method"], _headers(scope), body)
+        found = await self._received(scope["method"], _headers(scope), body)
         if isinstance(found, Answer):
             await _send(send, found)
             return
@@ -75,7 +78,25 @@ class AngariumMiddleware:
             await self._app({**scope, "angarium.delivery": delivery}, receive_again, send_and_note)
             is_done = True
         finally:
-            self._receiver.done(delivery, status if is_done else 500)
+            await asyncio.shield(self._in_thread(self._receiver.done, delivery, status if is_done else 500))
+
+    async def _received(self, method: str, headers: dict[str, str], body: bytes) -> Answer | Delivery:
+        receiving = self._in_thread(self._receiver.receive, method, headers, body)
+        try:
+            return await asyncio.shield(receiving)
+        except asyncio.CancelledError:
+            receiving.add_done_callback(self._release)
+            raise
+
+    def _release(self, receiving: asyncio.Future[Answer | Delivery]) -> None:
+        """End the work on a delivery whose request was cut off before the application got it."""
+        found = receiving.result()
+        if isinstance(found, Delivery):
+            self._receiver.done(found, 500)
+
+    @staticmethod
+    def _in_thread(call: Callable[..., T], *values: object) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(None, call, *values)
 
 
 def _path(scope: Scope) -> str:

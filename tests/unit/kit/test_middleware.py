@@ -1,12 +1,14 @@
 """Middleware guards its path, however it is spelled, and bounds what a request costs."""
 
+import asyncio
 import base64
 import io
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from angarium_receiver import Answer, Receiver, asgi, ed25519, wsgi
+from angarium_receiver import Answer, Arrival, MemoryNumbers, Receiver, asgi, ed25519, wsgi
 from angarium_receiver.keys import HmacKey
 from nacl.signing import SigningKey
 
@@ -118,6 +120,69 @@ async def test_asgi_applications_learn_after_the_body_that_the_client_left() -> 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": pairs}
     await asgi.AngariumMiddleware(app, receiver())(scope, receive, send)
     assert seen == ["http.request", "http.disconnect"]
+
+
+class SlowNumbers(MemoryNumbers):
+    """As a database that another process holds locked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.unlocked = threading.Event(), threading.Event()
+
+    def look(self, numbers: Sequence[int]) -> Arrival:
+        self.asked.set()
+        assert self.unlocked.wait(30), "the loop was held up"
+        return super().look(numbers)
+
+
+async def accepting_shop(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def post_to(middleware: asgi.AngariumMiddleware) -> list[Any]:
+    """The messages that the server gets for one genuine delivery."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": BODY}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    pairs = [(name.encode(), value.encode()) for name, value in headers(BODY).items()]
+    await middleware({"type": "http", "method": "POST", "path": "/", "headers": pairs}, receive, send)
+    return sent
+
+
+async def test_asgi_a_locked_database_does_not_hold_up_the_loop() -> None:
+    numbers = SlowNumbers()
+    posting = asyncio.create_task(post_to(asgi.AngariumMiddleware(accepting_shop, receiver(numbers=numbers))))
+    assert await asyncio.to_thread(numbers.asked.wait, 30)
+    numbers.unlocked.set()
+    assert (await posting)[0]["status"] == 200
+
+
+async def test_asgi_a_request_that_is_cut_off_meanwhile_can_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers, ended = SlowNumbers(), asyncio.Event()
+    guarded_by = receiver(numbers=numbers)
+    guarded, done = asgi.AngariumMiddleware(accepting_shop, guarded_by), guarded_by.done
+
+    def note(*values: Any) -> None:
+        done(*values)
+        ended.set()
+
+    posting = asyncio.create_task(post_to(guarded))
+    assert await asyncio.to_thread(numbers.asked.wait, 30)
+    monkeypatch.setattr(guarded_by, "done", note)
+    posting.cancel()
+    await asyncio.wait([posting])
+    numbers.unlocked.set()
+    async with asyncio.timeout(30):
+        await ended.wait()
+    assert (await post_to(guarded))[0]["status"] == 200
 
 
 @pytest.mark.parametrize(("status", "has_length"), [(204, False), (401, True)])
