@@ -123,7 +123,7 @@ async def test_asgi_applications_learn_after_the_body_that_the_client_left() -> 
 
 
 class SlowNumbers(MemoryNumbers):
-    """As a database that another process holds locked."""
+    """Numbers in a database that another process holds locked."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ async def accepting_shop(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def post_to(middleware: asgi.AngariumMiddleware) -> list[Any]:
-    """The messages that the server gets for one genuine delivery."""
+    """Post one genuine delivery; returns the messages that the server gets."""
     sent: list[Any] = []
 
     async def receive() -> Any:
