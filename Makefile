@@ -20,6 +20,7 @@ demo: .venv/ready
 
 wheel: .venv/ready
 	.venv/bin/python -m hatchling build -t wheel
+	cd kit && ../.venv/bin/python -m hatchling build -t wheel -d ../dist
 
 lock: .venv/ready
 	.venv/bin/pip install --quiet --disable-pip-version-check 'uv==$(UV)'

@@ -289,6 +289,8 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
         case WaitUntil(at, Rule.TOKEN) if policy is not None and policy.rate is not None:
             rate = f"{policy.rate.limit:g} per {policy.rate.per}"
             return f"held back by its rate of {rate}; the next in {age_text(math.ceil(at - now))}"
+        case WaitUntil(at, Rule.LINGERING):
+            return f"waiting for more events for its batch, which is sent at {_moment(at, now)} at the latest"
         case Rest(Rule.UNCONFIRMED | Rule.UNREADY):
             return "waiting for NATS to confirm what was recorded"
         case Rest(Rule.BURIALS_FULL):

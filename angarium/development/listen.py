@@ -155,6 +155,10 @@ class Listening:
             if reply is not None:
                 output.note(f"answered a handshake ({received.method} {output.visible(received.path)})")
                 return reply
+            if "angarium-challenge" in received.headers:
+                output.note(
+                    "refused a handshake: it needs --secret, with the receiver's whsec_ or whs512_ secret"
+                )
             return Reply(status=405, headers=(("allow", "POST"),))
         try:
             return self._show(received)

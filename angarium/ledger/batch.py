@@ -218,6 +218,8 @@ class RowBatch(Struct):
         if (detail := _detail(fact)) is not None:
             at = milliseconds(getattr(fact, "at", 0.0)) or happened
             kind = str(fact.__struct_config__.tag)
+            if isinstance(fact, f.Resumed | f.Retargeted) and receiver.failing_since is not None:
+                detail |= {"since": receiver.failing_since, "failures": receiver.failures}
             self._change(receiver, at, position, ordinal, kind, detail)
             _hold(receiver, fact)
 
@@ -438,6 +440,8 @@ def _detail(fact: f.Fact) -> dict[str, Any] | None:
             return {} if limit is None else {"per_second": limit.per_second, "burst": limit.burst}
         case f.WindowSet(size=size):
             return {"size": size}
+        case f.AlertRaised(alert=alert, why=why) | f.AlertRecovered(alert=alert, why=why):
+            return {"alert": alert, "why": why}
         case f.HandshakeSucceeded(per_minute=per_minute):
             return {} if per_minute is None else {"per_minute": per_minute}
         case _:

@@ -41,7 +41,9 @@ def set_members(name: str, unset: tuple[str, ...], dry_run: bool, as_json: bool,
     done = perform(settings, lambda access: patch_configuration(access, name, change, dry_run=dry_run))
     changed = {each.member.lower() for each in done.changes}
     for path in unset:
-        if path.lower() not in changed and "." in path:
+        # Some members are shown as a whole.
+        is_changed = any(f"{path.lower()}.".startswith(f"{each}.") for each in changed)
+        if not is_changed and "." in path:
             output.note(f"note: {output.visible(path)} is not set")
     for note in done.notes:
         output.note(f"note: {note}")

@@ -23,7 +23,7 @@ NOT_KNOWN_YET = "?"
 
 _LIMITS = {
     "rate": "its rate", "latency": "its latency", "node": "our nodes", "failure": "failures",
-    "throttle": "it throttles", "pause": "a pause", "unknown": NOT_KNOWN_YET,
+    "throttle": "it throttles", "pause": "a pause", "batch": "its batch", "unknown": NOT_KNOWN_YET,
 }  # fmt: skip
 
 

@@ -240,6 +240,10 @@ def _once(changes: Iterable[RecordedChange]) -> Iterator[RecordedChange]:
 
 def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
     detail = change.detail
+    lasted = ""
+    if since := detail.get("since"):
+        lasted = f"; it {_outage(configurations, change.at, since, detail['failures'])}"
+        detail = detail | {"since": text(since)}
     match change.kind, detail:
         case "disabled", {"reason": reason}:
             what = f"disabled: {DISABLED_WHY.get(reason, reason)}"
@@ -259,18 +263,24 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
             what = f"dedup window of {size} events"
         case "handshake_succeeded", {"per_minute": per_minute}:
             what = f"proved itself, and allows {per_minute} requests a minute"
-        case "recovered", {"since": since, "failures": failures}:
-            lasted_s = (change.at - since) / 1000
-            offline_s = _offline(configurations, change.at).after_s
-            state = "was offline" if lasted_s >= offline_s else "failed"
-            duration = f"{age_text(lasted_s)} without a success, {count_text(failures, 'failure')}"
-            what = f"accepts events again; it {state}: {duration}"
-            detail = detail | {"since": text(since)}
+        case "alert_raised", {"alert": alert, "why": why}:
+            what = f"alert {alert}: {why}"
+        case "alert_recovered", {"alert": alert, "why": why}:
+            what = f"the alert {alert} is over: {why}"
+        case "recovered", _:
+            what = f"accepts events again{lasted}"
         case "resumed", {"by": by}:
-            return change.at, "resumed", f"resumed by {by}: nothing holds it back any more", detail
+            return change.at, "resumed", f"resumed by {by}: nothing holds it back any more{lasted}", detail
         case kind, _:
-            what = _WORDS.get(kind, kind)
+            what = _WORDS.get(kind, kind) + lasted
     return change.at, change.kind, _with(detail, what), detail
+
+
+def _outage(configurations: list[Configured], ended_at: int, since: int, failures: int) -> str:
+    """Say how long a receiver failed, and whether it was offline."""
+    lasted_s = (ended_at - since) / 1000
+    state = "was offline" if lasted_s >= _offline(configurations, ended_at).after_s else "failed"
+    return f"{state}: {age_text(lasted_s)} without a success, {count_text(failures, 'failure')}"
 
 
 def _discarded(count: int, detail: dict[str, Any]) -> str:

@@ -13,10 +13,11 @@ from actors.machine import facts as f
 from actors.machine.scheduling.phases import Phase
 from streams.journal_feed.recent import RECENT_SPAN_S, RecentFlush, RecentFlushes
 
-Bottleneck = Literal["rate", "latency", "node", "failure", "throttle", "pause", "unknown"]
-"""Limits of a backlog's pace: the configured rate; the time that the receiver takes to answer; our nodes;
-failures; a pause that the receiver asked for (429), or an operator. Unknown while the backlog is younger
-than the time that is measured: its receiver may have been idle before."""
+Bottleneck = Literal["rate", "latency", "batch", "node", "failure", "throttle", "pause", "unknown"]
+"""Limits of a backlog's pace: the configured rate; the time that the receiver takes to answer; a batch that
+waits for more events, as configured; our nodes; failures; a pause that the receiver asked for (429), or an
+operator. Unknown while the backlog is younger than the time that is measured: its receiver may have been
+idle before."""
 
 UNMEASURED = None, "unknown"
 """Limits whose receiver was idle for a part of the time that is measured: it can do more than it did."""
@@ -179,4 +180,14 @@ def limit(
     at_once = policy.concurrency if policy is not None and policy.order == "relaxed" else 1
     if counts.busy_ms >= BUSY_FROM * 1000 * span_s * at_once:
         return "latency"
+    if policy is not None and _lingers(policy, waiting, oldest_s):
+        return "batch"
     return "node" if oldest_s >= span_s else "unknown"
+
+
+def _lingers(policy: Policy, waiting: int, oldest_s: float) -> bool:
+    """True if the events that wait are to wait for more of them, as the receiver's batches are configured."""
+    batch = policy.batch
+    if batch is None or not batch.linger_s:
+        return False
+    return waiting < batch.max_events and oldest_s < batch.linger_s + WORKING_BELOW_S

@@ -6,12 +6,14 @@ from typing import get_args
 import msgspec
 import pytest
 
+from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy, Rate
 from actors.machine import facts as f
 from actors.machine.evolve import evolve
+from actors.machine.handshake.verification import handshake_key
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling.phases import Phase
-from actors.machine.state import Alert, State
+from actors.machine.state import Alert, Handshake, State
 from angarium.operations.installation.doctor import unhealthy_findings
 from angarium.operations.installation.doctor.finding import Finding
 from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts
@@ -51,17 +53,22 @@ async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names
     await put(js, names, waits("acme.failing", NOW - 60, failing_since=NOW - 120))
     await put(js, names, waits("acme.offline", NOW - 60, failing_since=NOW - HOUR))
     await put(js, names, disabled("acme.gone", NOW))
+    raw = b'{"url":"https://x.example/","handshake":"cloudevents"}'
+    unproven = Handshake(key=handshake_key(parse(raw, strict=False)[0]), failures=3, failing_since=NOW - 120)
+    await put(js, names, waits("acme.unproven", NOW - 60, handshake=unproven), raw)
     await put(js, names, State(receiver="acme.well", opened=True))
     await put(js, names, waits("acme.busy", NOW - 5, failing_since=NOW - 5))
     await write(js, names, disabled("acme.removed", NOW))
     findings = await told(js, names)
-    assert [each.level for each in findings] == ["warning"] * 7
+    assert [each.level for each in findings] == ["warning"] * 8
     assert all(each.ok for each in findings)
     assert findings[0].text == (
-        "6 of 8 unhealthy, as of 0s ago: 1 disabled, 1 offline, 1 failing, 1 throttled, 2 behind"
+        "7 of 9 unhealthy, as of 0s ago: "
+        "1 disabled, 1 unverified, 1 offline, 1 failing, 1 throttled, 2 behind"
     )
     assert [each.text for each in findings[1:]] == [
         "acme.gone has been disabled for 2h (it answered 410); 1 waits, the oldest for 1h",
+        "acme.unproven has not proved itself for 2m; 1 waits, the oldest for 1m",
         "acme.offline has been offline for 1h; 1 waits, the oldest for 1m",
         "acme.failing has been failing for 2m; 1 waits, the oldest for 1m",
         "acme.throttled is throttled for 59m more; 1 waits, the oldest for 1m",
@@ -70,6 +77,7 @@ async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names
     ]
     assert [(each.remedy, each.command.removeprefix("angarium ")) for each in findings[1:]] == [
         ("when it works again, resume it", "receiver resume acme.gone"),
+        ("it does not prove itself; its state says why", "inspect acme.unproven"),
         ("its state says why", "inspect acme.offline"),
         ("its state says why", "inspect acme.failing"),
         ("the receiver asked for this pause; to end it now", "receiver resume acme.throttled"),
@@ -211,4 +219,6 @@ async def test_the_remedy_of_a_receiver_that_is_behind_fits_what_limits_it(
 
 def test_each_limit_has_a_remedy() -> None:
     assert unhealthy_findings.REMEDIES_BEHIND.keys() == {*get_args(Bottleneck), None}
-    assert {each[0] for each in LIMITED} == {*get_args(Bottleneck)} - {"unknown"}
+    assert {each[0] for each in LIMITED} == {*get_args(Bottleneck)} - {"unknown", "batch"}, (
+        "no batch waits that long"
+    )

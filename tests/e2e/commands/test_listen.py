@@ -141,6 +141,13 @@ def test_a_problem_is_reported_and_ends_with_1(listen: Listen, change: dict[str,
     assert listener.end() == (1, "angarium: 1 of 1 requests were not signed by --secret\n")
 
 
+def test_a_handshake_that_needs_a_secret_is_noted(listen: Listen) -> None:
+    listener = listen()
+    listener.connection.request("GET", "/", headers={"angarium-challenge": "c" * 40})
+    assert listener.connection.getresponse().status == 405
+    assert "refused a handshake: it needs --secret" in line_with(listener.process.stderr, "handshake")
+
+
 def test_an_old_timestamp_is_reported(listen: Listen) -> None:
     listener = listen("--json", "--secret", SECRET)
     listener.post(b"{}", signed(b"{}", at=1_700_000_000))

@@ -94,6 +94,10 @@ def test_wrong_usage_says_what_is_right(terminal: Terminal, typed: str, says: st
 def test_a_member_that_is_not_set_is_noted(terminal: Terminal) -> None:
     unset = ("receiver", "set", "acme.billing", "--unset")
     assert terminal.run(*unset, "headers.nope").stderr == "note: headers.nope is not set\n"
+    terminal.done("receiver", "set", "acme.billing", "--batch-linger-s", "60")
+    unset_part = terminal.run(*unset, "batch.linger_s")
+    assert "is not set" not in unset_part.stderr
+    assert "linger_s" in unset_part.stdout
     terminal.done("receiver", "set", "acme.billing", "--header", "X-Team=a")
     assert terminal.run(*unset, "headers.x-team").stderr == ""
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from actors.configuration.policy import Policy, Rate
+from actors.configuration.policy import BatchLimits, Policy, Rate
 from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from actors.machine.scheduling.phases import Phase
@@ -35,11 +35,10 @@ def test_a_flush_is_counted_by_receiver() -> None:
     }
 
 
-def policy(rate: float | None = None, order: str = "strict") -> Policy:
+def policy(rate: float | None = None, order: str = "strict", batch: BatchLimits | None = None) -> Policy:
     limit = None if rate is None else Rate(limit=rate)
-    return msgspec.convert(
-        {"url": "https://example.com/", "rate": limit, "order": order, "concurrency": 4}, Policy
-    )
+    members = {"url": "https://example.com/", "rate": limit, "order": order, "concurrency": 4, "batch": batch}
+    return msgspec.convert(members, Policy)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +55,9 @@ def policy(rate: float | None = None, order: str = "strict") -> Policy:
         ("latency", Counts(settled=90, attempts=90, busy_ms=30_000), "active", policy(order="relaxed")),
         ("node", Counts(settled=90, attempts=90, busy_ms=9_000), "active", policy(order="relaxed")),
         ("node", Counts(), "active", None),
+        ("batch", Counts(), "active", policy(batch=BatchLimits(max_events=101, linger_s=60))),
+        ("node", Counts(), "active", policy(batch=BatchLimits(max_events=100, linger_s=60))),
+        ("node", Counts(), "active", policy(batch=BatchLimits(max_events=101, linger_s=50))),
     ],
 )
 def test_each_backlog_has_its_limit(

@@ -5,7 +5,9 @@ from typing import Literal
 from msgspec import Struct
 
 Level = Literal["ok", "warning", "problem"]
-ReceiverAilment = Literal["misconfigured", "disabled", "offline", "failing", "throttled", "behind"]
+ReceiverAilment = Literal[
+    "misconfigured", "disabled", "unverified", "offline", "failing", "throttled", "behind"
+]
 """The ailments of a receiver, the worst first."""
 
 

@@ -56,6 +56,7 @@ _ASKED_FOR_A_PAUSE = ("the receiver asked for this pause; to end it now", _RESUM
 _REMEDIES: dict[ReceiverAilment, tuple[str, str]] = {
     "misconfigured": ("its state says why", _INSPECT),
     "disabled": ("when it works again, resume it", _RESUME),
+    "unverified": ("it does not prove itself; its state says why", _INSPECT),
     "offline": ("its state says why", _INSPECT),
     "failing": ("its state says why", _INSPECT),
     "throttled": _ASKED_FOR_A_PAUSE,
@@ -67,6 +68,7 @@ REMEDIES_BEHIND: dict[Bottleneck | None, tuple[str, str]] = {
         "angarium receiver set {} --rate …",
     ),
     "latency": ("it answers slowly; its state says more", _INSPECT),
+    "batch": ("its state says more", _INSPECT),
     "node": ("it waits for our nodes; its state says more", _INSPECT),
     "failure": ("its state says why", _INSPECT),
     "throttle": _ASKED_FOR_A_PAUSE,
@@ -165,7 +167,9 @@ async def _unhealthy(
 def judge(snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float) -> UnhealthyReceiver | None:
     """Find the ailment of a receiver, if any. Most receivers need one comparison."""
     oldest_at = _oldest_at(state)
-    if not state.disabled and state.failing_since is None and state.throttled_until <= now and not oldest_at:
+    unproven_since = state.handshake.failing_since if state.handshake else None
+    fails = state.failing_since is not None or unproven_since is not None
+    if not state.disabled and not fails and state.throttled_until <= now and not oldest_at:
         return None
     policy = policy_of(raw)
     phase = phase_of(state, policy, now)
@@ -181,6 +185,8 @@ def judge(snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float) -> U
             return UnhealthyReceiver(phase, state.disabled_at or state.failing_since or last, phase, snapshot)
         case "offline":
             return UnhealthyReceiver(phase, state.failing_since or now, phase, snapshot)
+        case "unverified" if unproven_since is not None and now - unproven_since > FAILING_AFTER_S:
+            return UnhealthyReceiver(phase, unproven_since, phase, snapshot)
         case _ if failing_s > FAILING_AFTER_S and phase != "paused":
             return UnhealthyReceiver("failing", now - failing_s, phase, snapshot)
         case "throttled" if state.throttled_until - now > THROTTLED_AFTER_S:
@@ -254,6 +260,8 @@ def _ailment_text(receiver: UnhealthyReceiver, now: float) -> str:
         case "disabled":
             reason = state.disabled if state else ""
             return f"has been disabled for {since} ({DISABLED_WHY.get(reason, reason)})"
+        case "unverified":
+            return f"has not proved itself for {since}"
         case "offline" | "failing":
             return f"has been {receiver.ailment} for {since}"
         case "throttled":

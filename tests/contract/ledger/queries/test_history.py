@@ -76,6 +76,30 @@ async def test_the_history_is_shown_in_words(
         assert await paged(settings, limit) == told.entries
 
 
+async def test_the_history_has_alerts_and_the_outage_that_a_resume_ended(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    alert = partial(f.AlertRaised, receiver=RECEIVER, number=1)
+    resumed = partial(f.Resumed, receiver=RECEIVER)
+    await pen.flush(opens(), failed(1, NOW + 10), failed(1, NOW + 20, attempt=2))
+    await pen.flush(alert(alert="failing", at=NOW + 70, why="no success since then"))
+    await pen.flush(resumed(at=NOW + 610, by="ada@desk"), failed(1, NOW + 620, attempt=3))
+    ended = f.AlertRecovered(
+        receiver=RECEIVER, number=2, alert="failing", at=NOW + 625, raised_at=NOW + 70, why="it was resumed"
+    )
+    pen.at = NOW + 630
+    await pen.flush(ended, f.Retargeted(receiver=RECEIVER, target="url"))
+    await catch_up(js, names, ledger)
+    told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
+    assert [each.what for each in told.entries][1:] == [
+        "alert failing: no success since then",
+        "resumed by ada@desk: nothing holds it back any more; "
+        "it was offline: 10m without a success, 2 failures",
+        "the alert failing is over: it was resumed",
+        "its URL was changed; its failures are cleared; it failed: 5s without a success, 1 failure",
+    ]
+
+
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_removed_receiver_is_shown_as_removed_and_skipped_numbers_are_no_events(
     js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, *, known: bool
