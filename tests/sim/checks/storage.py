@@ -27,7 +27,7 @@ class Checkpoints:
 
     def stored(self, shard: int, checkpoint: Checkpoint) -> None:
         before = self._in_force.get(shard, checkpoint)
-        for member in ("sequence", "floor", "needed"):
+        for member in ("journal_position", "floor", "needed"):
             said, says = getattr(before, member), getattr(checkpoint, member)
             if says < said:
                 self._fail(f"the {member} of the checkpoint of shard {shard} falls from {said} to {says}")
