@@ -327,7 +327,7 @@ async def test_an_owner_that_does_not_answer_leaves_the_place_open(
     async def answer(*_: object) -> NotDone:
         return silent
 
-    monkeypatch.setattr(event_search, "state", answer)
+    monkeypatch.setattr(event_search, "inspect_receiver", answer)
     (waits,) = (await search(access, "e1")).waiting
     assert place_text(waits) == f"acme.billing: waits, stored {waits.stored_at}: {silent.text}"
 

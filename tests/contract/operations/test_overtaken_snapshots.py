@@ -50,7 +50,7 @@ async def put_events(access: Access, order: str = "strict") -> list[int]:
     positions = []
     for number in range(EVENTS):
         answer: Any = await js.publish(names.publish_to(RECEIVER), b"%d" % number)
-        positions.append(answer.sequence)
+        positions.append(answer.position)
     return positions
 
 

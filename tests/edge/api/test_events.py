@@ -184,7 +184,7 @@ async def test_a_search_that_runs_out_of_time_returns_what_it_found(
         raise AssertionError("nothing ended it")
 
     await waits(api, "acme.slow", "e1")
-    monkeypatch.setattr(event_search, "state", slow)
+    monkeypatch.setattr(event_search, "inspect_receiver", slow)
     monkeypatch.setattr(event_searches, "RECEIVERS_TIMEOUT_S", 0.2)
     told = await found(reader, "e1")
     assert len(told["deliveries"]) == 1
