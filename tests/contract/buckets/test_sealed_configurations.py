@@ -7,7 +7,7 @@ import pytest
 
 from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy
-from actors.ports import Invalid
+from actors.ports import Absent, Invalid
 from streams.buckets.change_trail import recorded, recorded_before
 from streams.buckets.known_configurations import KnownConfigurations
 from streams.buckets.sealing_marker import is_sealing, mark_sealing
@@ -197,9 +197,11 @@ async def nothing() -> None:
 
 
 async def test_a_conditional_put_that_was_overtaken_is_refused(js: JetStream, names: Names) -> None:
+    """It is a conflict, not a new secret in clear."""
     configurations = with_keys(js, names, NO_KEYS)
+    await mark_sealing(js, names, "new")
     revision = await put(js, names, FULL)
-    await put(js, names, FULL)
+    await put(js, names, raw())
     assert isinstance(await configurations.put(RECEIVER, FULL, revision), Refused)
 
 
@@ -256,6 +258,18 @@ async def test_a_removed_receiver_does_not_come_back_with_its_key(js: JetStream,
     assert isinstance(await known.confirm(RECEIVER), Invalid)
     stored(await with_keys(js, names, NEW).delete(RECEIVER))
     await known.confirm(RECEIVER)
+    ring.keys = NEW
+    known.open_again()
+    assert (known.policy(RECEIVER), known.known(RECEIVER)) == (None, False)
+
+
+async def test_a_receiver_whose_key_was_purged_does_not_come_back(js: JetStream, names: Names) -> None:
+    stored(await with_keys(js, names, NEW).put(RECEIVER, FULL))
+    ring = KeyRing(OLD)
+    known = KnownConfigurations(js, names, keys=ring)
+    assert isinstance(await known.confirm(RECEIVER), Invalid)
+    await js.purge_subject(names.receivers, names.receiver(RECEIVER))
+    assert isinstance(await known.confirm(RECEIVER), Absent)
     ring.keys = NEW
     known.open_again()
     assert (known.policy(RECEIVER), known.known(RECEIVER)) == (None, False)

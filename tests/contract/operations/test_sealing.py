@@ -158,6 +158,7 @@ async def test_a_rotation_names_what_it_leaves(bench: Sealing) -> None:
     assert (done.sealed, list(done.left)) == (0, ["acme.invalid", "acme.lost"])
     assert "is sealed by the key lost" in done.left["acme.lost"][0]
     assert list((await bench.used()).unopened) == ["acme.lost"]
+    assert (await bench.shown("acme.lost")).problems == [*done.left["acme.lost"]]
 
 
 async def test_a_rotation_needs_a_key(bench: Sealing) -> None:
