@@ -1,5 +1,6 @@
 """Operations on sealed configurations, and the rotation of the key that seals them."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -147,6 +148,17 @@ async def test_a_rotation_seals_what_is_left_and_a_second_one_finds_nothing(benc
     )
     for name in ("acme.old", "acme.clear", "acme.new"):
         assert await bench.opened(name) == FULL
+
+
+async def test_two_rotations_at_once_do_no_harm(bench: Sealing) -> None:
+    names = [f"acme.r{number}" for number in range(40)]
+    for name in names:
+        await bench.store(FULL, name)
+    bench.use(NEW)
+    done = await asyncio.gather(bench.rotated(), bench.rotated())
+    assert sum(each.sealed for each in done) == len(names)
+    assert all((each.sealed + each.already, each.left) == (len(names), {}) for each in done)
+    assert (await bench.used()).receivers == {"new": len(names)}
 
 
 async def test_a_rotation_names_what_it_leaves(bench: Sealing) -> None:

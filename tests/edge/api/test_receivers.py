@@ -12,6 +12,7 @@ from streams.buckets.sealing_marker import mark_sealing
 from streams.sealing.key_file import new_key_line
 from tests.edge.api.conftest import SECRET, URL, Api, manager, opened_api, problem
 from tests.support.command_line import COMMAND_LINE
+from tests.support.waiting import until
 
 LIST = "/v1/tenants/acme/receivers"
 BILLING = f"{LIST}/billing"
@@ -39,10 +40,11 @@ async def test_a_new_receiver_gets_a_secret_that_one_answer_shows(api: Api) -> N
 
 
 async def test_secrets_are_sealed_by_an_api_with_the_key_file_only(
-    settings: Settings, tmp_path: Path
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("angarium.file_value.FILES_CHECKED_EVERY_S", 0.01)
     (tmp_path / "keys").touch(mode=0o600)
-    (tmp_path / "keys").write_text(new_key_line("one"))
+    (tmp_path / "keys").write_text(first := new_key_line("one"))
     keyed = replace(settings, key_file=str(tmp_path / "keys"))
     async with opened_api(settings) as keyless:
         async with opened_api(keyed) as api, await manager(api) as client:
@@ -50,6 +52,11 @@ async def test_secrets_are_sealed_by_an_api_with_the_key_file_only(
             assert (await api.in_bucket())["secrets"][0].startswith("sealed:one:")
             shown = await client.get(BILLING)
             assert "blue" not in str(await api.in_bucket())
+            (tmp_path / "keys").write_text(f"{new_key_line('two')}\n{first}")
+            await until(lambda: api.state.access.keys().present == "two")
+            assert (await client.patch(BILLING, json={"timeout_s": 4})).status_code == 200
+            assert (await api.in_bucket())["secrets"][0].startswith("sealed:two:")
+            assert (await client.patch(BILLING, json={"timeout_s": None})).status_code == 200
         await mark_sealing(keyless.js, keyless.names, "one")
         async with await manager(keyless) as client:
             assert (await client.get(BILLING)).json() == shown.json()
