@@ -197,7 +197,7 @@ async def nothing() -> None:
 
 
 async def test_a_conditional_put_that_was_overtaken_is_refused(js: JetStream, names: Names) -> None:
-    """It is a conflict, not a new secret in clear."""
+    """The put is a conflict, not a new secret in clear."""
     configurations = with_keys(js, names, NO_KEYS)
     await mark_sealing(js, names, "new")
     revision = await put(js, names, FULL)
