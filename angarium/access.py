@@ -4,14 +4,19 @@ import getpass
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cache, partial
 from typing import TypeVar
 
 from msgspec import Struct
 
+from angarium.file_value import FileValue
 from angarium.settings import Settings
+from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Installation, Names
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
+from streams.sealing.key_file import read_key_file
+from streams.sealing.keys import Keys, no_keys
 
 T = TypeVar("T")
 
@@ -20,13 +25,15 @@ class Access(Struct, frozen=True):
     """Access to an installation, as every operation takes it: an open connection, and the settings.
 
     `by` names the author of changes, for the record. `admit_change` is called with the receiver before a
-    configuration is stored or removed; it may raise `OperationError`.
+    configuration is stored or removed; it may raise `OperationError`. `keys` returns the keys that
+    seal secrets.
     """
 
     js: JetStream
     settings: Settings
     by: str = ""
     admit_change: Callable[[str], None] = lambda receiver: None
+    keys: Callable[[], Keys] = no_keys
 
     @property
     def installation(self) -> Installation:
@@ -37,6 +44,26 @@ class Access(Struct, frozen=True):
     def names(self) -> Names:
         """The names of its streams, buckets and subjects."""
         return self.installation.names
+
+    @property
+    def configurations(self) -> StoredConfigurations:
+        """The configurations of its receivers, with their secrets as far as the keys open them."""
+        return StoredConfigurations(self.js, self.names, self.by, self.keys)
+
+
+def key_file(settings: Settings) -> FileValue[Keys]:
+    """The keys in the key file of the settings; none without a file. Raises `UnusableSetting`."""
+    if settings.key_file is None:
+        return FileValue("key_file", {}, no_keys)
+    return FileValue("key_file", {"file": settings.key_file}, partial(read_key_file, settings.key_file))
+
+
+def keys_when_needed(settings: Settings) -> Callable[[], Keys]:
+    """A function that reads the key file when it is called first.
+
+    Few commands need the keys, and who may run the others may not read the file.
+    """
+    return cache(lambda: key_file(settings).value)
 
 
 def connect_options(settings: Settings, second: bool = False) -> ConnectOptions:
@@ -83,7 +110,7 @@ async def open_jetstream(
 async def with_access(settings: Settings, work: Callable[[Access], Awaitable[T]]) -> T:
     """Do one task for the user of this process, over a connection of its own. Raises ConnectError."""
     async with open_jetstream(settings, for_command=True) as js:
-        return await work(Access(js, settings, operator()))
+        return await work(Access(js, settings, operator(), keys=keys_when_needed(settings)))
 
 
 def operator() -> str:

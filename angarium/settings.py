@@ -36,7 +36,7 @@ replicas)."""
 REPLICATED_TTL_S = 10.0
 """Default of `ttl_s` with replicas: the lease of a live node must outlast an election."""
 
-FILE_SETTINGS = ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
+FILE_SETTINGS = ("creds", "nkey", "tls_ca", "tls_cert", "tls_key", "key_file")
 _SINGULAR = {
     "allow_networks": "allow-network", "deny_networks": "deny-network", "answer_inboxes": "answer-inbox",
     "cors_origins": "cors-origin",
@@ -98,6 +98,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     inbox_prefix: Annotated[str, Meta(description="prefix of the inboxes in which NATS answers us")] = (
         "_INBOX"
     )
+
+    key_file: Annotated[
+        str | None, Meta(description="file with the keys that seal receivers' secrets in NATS")
+    ] = None
 
     shards: Annotated[int, Meta(ge=1, le=1024, description="number of shards; cannot be changed later")] = 64
     replicas: Annotated[int, Meta(ge=1, le=5, description="copies of each stream (1, 3 or 5)")] = 1

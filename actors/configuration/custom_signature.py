@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from actors.configuration.secret_places import is_sealed
+
 TEMPLATE_LENGTH_MAX = 256
 CONTENT_PLACEHOLDERS = ("body", "timestamp", "id", "type")
 VALUE_PLACEHOLDERS = ("hmac", "timestamp", "id")
@@ -30,7 +32,7 @@ class CustomSignature(Struct, frozen=True, kw_only=True, gc=False):
     encoding: Literal["hex", "base64"] = "hex"
     content: Annotated[str, Meta(max_length=TEMPLATE_LENGTH_MAX)] = "{body}"
     value: Annotated[str, Meta(max_length=TEMPLATE_LENGTH_MAX)] = "{hmac}"
-    secret: Annotated[str, Meta(min_length=1, max_length=CUSTOM_SECRET_LENGTH_MAX)] | None = None
+    secret: str | None = None
     timestamp_header: str | None = None
 
     def __repr__(self) -> str:
@@ -48,7 +50,10 @@ def parts_of(template: str) -> list[tuple[str, str]]:
 
 
 def signature_problems(signature: CustomSignature) -> Iterator[str]:
-    """Yield what is wrong with its templates, each problem with its member."""
+    """Yield what is wrong with its key and its templates, each problem with its member."""
+    secret = signature.secret
+    if secret is not None and not is_sealed(secret) and not 0 < len(secret) <= CUSTOM_SECRET_LENGTH_MAX:
+        yield f"secret: must be a string of 1 to {CUSTOM_SECRET_LENGTH_MAX} characters"
     yield from _template_problems("content", signature.content, CONTENT_PLACEHOLDERS, "body")
     yield from _template_problems("value", signature.value, VALUE_PLACEHOLDERS, "hmac")
 

@@ -68,10 +68,19 @@ def parse(raw: bytes, *, strict: bool) -> tuple[Policy, list[str]]:
     Raises InvalidPolicy, with one sentence for each field that cannot be used. Of many, the first are
     reported.
     """
+    return parse_members(bounded_members(raw), strict=strict)
+
+
+def bounded_members(raw: bytes) -> dict[str, Any]:
+    """The members of a configuration that is not too large. Raises InvalidPolicy."""
     if len(raw) > DOCUMENT_MAX:
         remedy = "shorten it, or make several receivers of it"
         raise InvalidPolicy([f"configuration: is {len(raw)} bytes, at most {DOCUMENT_MAX}; {remedy}"])
-    members = members_of(raw)
+    return members_of(raw)
+
+
+def parse_members(members: dict[str, Any], *, strict: bool) -> tuple[Policy, list[str]]:
+    """Convert the members of a configuration; see `parse`."""
     unknown = _unknown_members(members)
     ignored = [_unknown(*each) for each in unknown[:PROBLEMS_SHOWN_MAX]]
     ignored += [path for path, _ in unknown[PROBLEMS_SHOWN_MAX:]]  # They are only counted.

@@ -146,7 +146,3 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
 
     def __repr__(self) -> str:
         return "Policy(…)"
-
-
-SECRET_MEMBERS = frozenset({"secrets", "old_secrets", "headers", "signature"})
-"""Members of a configuration with secrets in them, which are never shown."""

@@ -1,6 +1,7 @@
 """Problems of a configuration that no type can express: too many, too long, ill formed, or never sent.
 
-Each problem is a sentence that begins with its member and ends with the remedy.
+Each problem is a sentence that begins with its member and ends with the remedy. A sealed text is no problem
+here: it is judged once it is opened.
 """
 
 import re
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 from actors.configuration.custom_signature import signature_problems
 from actors.configuration.policy import Policy
+from actors.configuration.secret_places import is_sealed
 from actors.configuration.signing_secrets import is_hmac_secret, secret_key
 
 SECRETS_MAX = 8
@@ -44,7 +46,7 @@ def too_many(policy: Policy) -> Iterator[str]:
         yield f"old_secrets: {count} together with secrets, at most {SECRETS_MAX}; leave out the oldest"
     if (count := len(policy.headers)) > HEADERS_MAX:
         yield f"headers: {count} of them, at most {HEADERS_MAX}; leave some out"
-    length = sum(len(name) + len(value) for name, value in policy.headers.items())
+    length = sum(len(name) + len(value) for name, value in policy.headers.items() if not is_sealed(value))
     if length > HEADERS_LENGTH_MAX:
         yield f"headers: {length} characters of names and values, at most {HEADERS_LENGTH_MAX}; shorten them"
     if (count := len(policy.events)) > PATTERNS_MAX:
@@ -64,12 +66,12 @@ def further_problems(policy: Policy) -> list[str]:
         if name is not None and not is_profile_name(name):
             problems.append(f"{member}: must be the name of a profile, 1 to 64 of A-Z a-z 0-9 _ -, or null")
     for i, secret in enumerate(policy.secrets[:SECRETS_MAX]):
-        if isinstance(why := secret_key(secret), str):
+        if isinstance(why := secret_key(secret), str) and not is_sealed(secret):
             problems.append(f"secrets[{i}]: {why}")
     for i, old in enumerate(policy.old_secrets[:SECRETS_MAX]):
-        if isinstance(why := secret_key(old.secret), str):
+        if isinstance(why := secret_key(old.secret), str) and not is_sealed(old.secret):
             problems.append(f"old_secrets[{i}].secret: {why}")
-    if policy.handshake == "hmac" and not any(map(is_hmac_secret, policy.secrets[:SECRETS_MAX])):
+    if policy.handshake == "hmac" and not any(map(_may_be_hmac, policy.secrets[:SECRETS_MAX])):
         problems.append("handshake: hmac needs a whsec_ or whs512_ secret, which the receiver has as well")
     for i, pattern in enumerate(policy.events[:PATTERNS_MAX]):
         if not is_pattern(pattern):
@@ -78,6 +80,10 @@ def further_problems(policy: Policy) -> list[str]:
             remedy = "write out more tokens, or end it with > (order.>)"
             problems.append(f"events[{i}]: {count} tokens are *, at most {WILDCARDS_MAX}; {remedy}")
     return problems
+
+
+def _may_be_hmac(secret: str) -> bool:
+    return is_sealed(secret) or is_hmac_secret(secret)
 
 
 def is_pattern(text: str) -> bool:
@@ -175,6 +181,6 @@ def _header_problems(headers: dict[str, str]) -> list[str]:
             problems.append(f"headers: {name[:64]!r} is not an HTTP header name")
         elif name.lower().startswith(_OWN_HEADER_PREFIXES) or name.lower() in _HOP_BY_HOP:
             problems.append(f"headers.{name}: set by Angarium itself; leave it out")
-        elif not _HEADER_VALUE.match(value):
+        elif not _HEADER_VALUE.match(value) and not is_sealed(value):
             problems.append(f"headers.{name}: no CR, LF or control characters, 4096 characters at most")
     return problems

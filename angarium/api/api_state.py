@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
-from angarium.access import Access, open_jetstream
+from angarium.access import Access, key_file, open_jetstream
 from angarium.api.admission.change_rate import ChangeRate
 from angarium.api.admission.gate import expired
 from angarium.api.admission.request_rates import RequestRates
@@ -21,6 +21,7 @@ from angarium.api.background.tail_streams import Tails
 from angarium.api.examination import Examination
 from angarium.api.request_metrics import RequestTotals
 from angarium.api.requests.request_limits import RequestLimits
+from angarium.file_value import reload_when_changed
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.settings import Settings
 from streams.buckets.api_tokens import Token, TokenStore
@@ -28,6 +29,7 @@ from streams.buckets.known_configurations import KnownConfigurations, subscripti
 from streams.erasing.erasures import Erasures
 from streams.nats.errors import ApiError
 from streams.nats.wire_names import STREAM_NOT_FOUND
+from streams.tasks import reporting
 
 STALE_AFTER_S = 10.0
 """A process that has had no news about revocations for so long refuses all tokens."""
@@ -135,13 +137,21 @@ class ApiState:
 
 @asynccontextmanager
 async def open_api_state(settings: Settings, second: bool = False) -> AsyncIterator[ApiState]:
-    """The state of a process, over a connection of its own. Raises `ConnectError` and `ApiError`."""
+    """The state of a process, over a connection of its own.
+
+    Raises `ConnectError`, `ApiError` and `UnusableSetting`.
+    """
+    sealing = key_file(settings)
     async with open_jetstream(settings, second) as js:
-        api = ApiState(Access(js, settings))
+        api = ApiState(Access(js, settings, keys=lambda: sealing.value))
+        # Each request opens what it reads, so nothing has to be done after a change.
+        watching_keys = asyncio.ensure_future(reload_when_changed((sealing,), lambda: None))
+        watching_keys.add_done_callback(reporting("the key file is no longer read again"))
         try:
             await api.start()
             yield api
         finally:
+            watching_keys.cancel()
             await api.stop()
 
 

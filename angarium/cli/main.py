@@ -31,7 +31,7 @@ FOLDERS = {
     "dead_letters": "dead",
     "development": "bench demo dev listen",
     "events": "erase job publish replay",
-    "installation": "doctor fleet repair setup token",
+    "installation": "doctor fleet key repair setup token",
     "ledger_queries": "attempts audit event history minutes",
     "live": "inspect tail top",
     "processes": "api ledger node",

@@ -16,7 +16,7 @@ import angarium
 from actors.memory.unacked import NodeHolders
 from actors.ports import Sender
 from actors.tenant_settings import SettingsByTenant
-from angarium.access import connect_options
+from angarium.access import connect_options, key_file
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.connections.pool import ConnectionLimits
@@ -25,6 +25,7 @@ from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.transport import Transport
 from angarium.delivery.sender import HttpSender
+from angarium.file_value import reload_when_changed
 from angarium.node.control_requests import ReceiverControl
 from angarium.node.descriptors import connections_max, per_host_max
 from angarium.node.early_start import (
@@ -43,6 +44,7 @@ from angarium.telemetry.metrics.open_export import open_metrics_export
 from angarium.telemetry.open_tracing import Tracing, exporting_spans, open_tracing
 from angarium.terminal.run import ending_signals
 from streams.buckets.known_configurations import KnownConfigurations, receiver_finder, subscriptions_of
+from streams.buckets.sealing_marker import mark_sealing
 from streams.clock import SystemTime, Timekeeper
 from streams.control_requests.micro_service import Identity, MicroService
 from streams.control_requests.node_requests import NodeControl
@@ -54,6 +56,7 @@ from streams.journal.load_slots import LoadSlots
 from streams.nats.connection import connect
 from streams.nats.inboxes import Inboxes
 from streams.nats.jetstream import JetStream
+from streams.nats.retry import retry_until_answered
 from streams.nats.wire import Wire
 from streams.reading.backlog import READERS_MAX
 from streams.reading.pull_room import PullRoom
@@ -61,6 +64,7 @@ from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.node_routing import Routing, RoutingTotals
 from streams.routing.router import COPIES_AT_ONCE
+from streams.sealing.keys import Keys, no_keys
 from streams.tasks import reporting
 
 log = logging.getLogger(__name__)
@@ -154,6 +158,7 @@ async def open_node(
         resolver=resolver,
     )
     paths = EgressPaths(guard, settings.profiles, resolver=resolver)
+    sealing = key_file(settings)
     wire = await connect(connect_options(settings))
     transport = _transport(settings, guard, paths)
     sender = HttpSender(
@@ -166,8 +171,15 @@ async def open_node(
             wire, settings, SystemTime(), sender,
             saturated=Load(), on_complete=on_complete, tracing=tracing, runs=runs,
             proxy_connections=transport.proxy_connections if isinstance(transport, Http1Transport) else dict,
+            keys=lambda: sealing.value,
         ) as node:  # fmt: skip
-            yield node
+            open_again = node.context.configurations.open_again
+            watching_keys = asyncio.ensure_future(reload_when_changed((sealing,), open_again))
+            watching_keys.add_done_callback(reporting("the key file is no longer read again"))
+            try:
+                yield node
+            finally:
+                watching_keys.cancel()
     finally:
         if tracing is not None:
             tracing.exporter.finish()  # The last metrics are sent at the same time.
@@ -203,17 +215,18 @@ async def joined_node(
     runs: ProcessRuns = UNSUPERVISED,
     patience_s: float = CONFIGURATIONS_PATIENCE_S,
     proxy_connections: Callable[[], Mapping[str, int]] = dict,
+    keys: Callable[[], Keys] = no_keys,
 ) -> AsyncIterator[Node]:
     """A member of the fleet over given ports; leaving hands its shards over.
 
     `saturated` returns True if the event loop has no time to spare. `on_complete` is called when all
     configurations are known: before the first shard is claimed, unless the node is alone and there are many
-    (`early_start`, which takes `patience_s`).
+    (`early_start`, which takes `patience_s`). `keys` open the secrets in configurations.
     """
     js = JetStream(wire)
     await js.start()
     names = Names(settings.prefix)
-    configurations = KnownConfigurations(js, names, settings.rate, unusable=settings.profiles.problems)
+    configurations = await _configurations(js, names, settings, keys)
     members = Members(
         js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__, runs=runs
     )
@@ -259,6 +272,15 @@ async def joined_node(
         await asyncio.wait((reading_configurations,))
         await configurations.stop()
         await js.stop()
+
+
+async def _configurations(
+    js: JetStream, names: Names, settings: Settings, keys: Callable[[], Keys]
+) -> KnownConfigurations:
+    """The configurations, of an installation that seals secrets if this node has keys."""
+    if (key := keys().present) is not None:
+        await retry_until_answered(lambda: mark_sealing(js, names, key))
+    return KnownConfigurations(js, names, settings.rate, unusable=settings.profiles.problems, keys=keys)
 
 
 def _identity(settings: Settings, started_at: float) -> Identity:

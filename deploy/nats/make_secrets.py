@@ -3,12 +3,14 @@
 - `nats.env`: the variables of nats-server, for `permissions.conf` and `three-servers.conf`.
 - `node.toml`, `operator.toml`, `api.toml`, `ledger.toml`, `inspector.toml`: the settings with which each of
   them connects (`angarium node --config node.toml`); add others to them.
+- `keys`: a key that seals receivers' secrets in NATS (docs/operating.md, Secrets at rest).
 - `acme.url`: the addresses for the producers of the tenant.
 
 A server is `nats-1`, the default with `nats-2` and `nats-3`, or `nats-1:4222`. Needs no more than Python.
 """
 
 import argparse
+import base64
 import os
 import secrets
 import sys
@@ -24,6 +26,11 @@ OWNER_ONLY, READABLE = 0o700, 0o644
 def password() -> str:
     """It begins with a letter: nats-server reads a variable that is all digits as a number."""
     return "p" + secrets.token_hex(24)
+
+
+def sealing_key() -> str:
+    """A line of a key file, as `angarium key new` makes it."""
+    return f"k1 {base64.b64encode(secrets.token_bytes(32)).decode()}\n"
 
 
 def url(user: str, secret: str, server: str, port: int) -> str:
@@ -46,7 +53,7 @@ def make(servers: list[str]) -> dict[str, str]:
             files[f"{user}.toml"] = f"nats = [{quoted}]\n"
         else:
             files[f"{user}.url"] = ",".join(addresses) + "\n"
-    return files | {"nats.env": "\n".join(variables) + "\n"}
+    return files | {"nats.env": "\n".join(variables) + "\n", "keys": sealing_key()}
 
 
 def main() -> None:

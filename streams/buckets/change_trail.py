@@ -6,7 +6,7 @@ values, so that several changes fit into a header.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from actors.ids import shown_name
 from streams.buckets.follower import is_removal
-from streams.buckets.without_secrets import without_secrets
+from streams.buckets.without_secrets import known_fingerprints, without_secrets
 from streams.nats.answers import StoredMessage
-from streams.nats.wire_names import CHANGED_BY, EXPECTED, SINCE, SINCE_ITSELF, TRAIL
+from streams.nats.wire_names import CHANGED_BY, EXPECTED, FINGERPRINTS, SINCE, SINCE_ITSELF, TRAIL
 
 TRAIL_CHANGES_MAX = 8
 TRAIL_LENGTH_MAX = 4096
@@ -57,9 +57,14 @@ class _PastChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(list[_PastChange])
 
 
-def trail_after(values: Sequence[StoredMessage], raw: bytes | None) -> dict[str, str]:
-    """The header of a value that replaces these, the oldest first; without `raw` it is a removal."""
-    following = without_secrets(raw) if raw is not None else {}
+def trail_after(
+    values: Sequence[StoredMessage], raw: bytes | None, fingerprints: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The header of a value that replaces these, the oldest first; without `raw` it is a removal.
+
+    - `fingerprints`: those of its sealed members.
+    """
+    following = without_secrets(raw, fingerprints) if raw is not None else {}
     trail: list[_PastChange] = []
     for index in reversed(range(len(values))):
         older = values[index - 1].position if index else None
@@ -89,15 +94,20 @@ def trail_after(values: Sequence[StoredMessage], raw: bytes | None) -> dict[str,
 def recorded(message: StoredMessage, older: int | None = None) -> RecordedConfiguration:
     """The configuration in a message; `older`: the revision before it in the bucket, if that is known."""
     removed = is_removal(message)
-    document = None if removed else without_secrets(message.data)
+    document = None if removed else shown_document(message)
     return RecordedConfiguration(
         message.position, message.stored_at, document, changed_by(message), _replaced(message, older)
     )
 
 
+def shown_document(message: StoredMessage) -> dict[str, Any]:
+    """The configuration in a message without its secrets."""
+    return without_secrets(message.data, known_fingerprints(message.headers.get(FINGERPRINTS, "")))
+
+
 def recorded_before(message: StoredMessage) -> list[RecordedConfiguration]:
     """The configurations before the one in a message, by its trail, the oldest first."""
-    document = {} if is_removal(message) else without_secrets(message.data)
+    document = {} if is_removal(message) else shown_document(message)
     return list(_recorded_backwards(document, _trail_of(message)))[::-1]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.configuration.parsing import parse
+from actors.configuration.parsing import bounded_members, parse_members
 from actors.configuration.policy import Policy, Rate
 from actors.errors import InvalidPolicy, Unavailable
 from actors.machine.bucket import CLOCK_SKEW_S
@@ -27,6 +27,8 @@ from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import RECEIVER_CHECKED_MAX, receiver_problem
+from streams.sealing.documents import opened
+from streams.sealing.keys import Keys, no_keys
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +60,8 @@ class KnownConfigurations:
 
     `unusable` says why a node with these settings cannot send by a valid policy, as one that names a profile
     which the node does not have. No older one takes its place: that might send another way than the operator
-    wants. The receiver keeps its subscriptions, and its events wait.
+    wants. The receiver keeps its subscriptions, and its events wait. The same holds for a policy with a
+    secret that `keys`, the keys of now, cannot open; `open_again` tries once more.
 
     What is wrong with a configuration is logged, unless `logs` is False: nodes log it, and the API may follow
     the bucket in the same process.
@@ -71,13 +74,16 @@ class KnownConfigurations:
         default_rate: Rate | None = None,
         *,
         unusable: Callable[[str, Policy], tuple[str, ...]] = lambda receiver, policy: (),
+        keys: Callable[[], Keys] = no_keys,
         logs: bool = True,
     ) -> None:
-        self.stored = StoredConfigurations(js, names)
+        self.stored = StoredConfigurations(js, names, keys=keys)
         self._stream = names.receivers
         self._names = names
         self._default_rate = default_rate
         self._unusable = unusable
+        self._keys = keys
+        self._unopened: dict[str, StoredMessage] = {}
         self._log_level = logging.WARNING if logs else logging.DEBUG
         self._known: dict[str, _KnownConfiguration] = {}
         self._removals: dict[str, Removal] = {}
@@ -248,13 +254,9 @@ class KnownConfigurations:
             return
         before = (known.exists, known.policy, known.problems)
         exists = not is_removal(message)
-        policy, problems = self._read(receiver, message.data) if exists else (None, ())
+        problems = self._take(receiver, known, message) if exists else self._drop_policy(receiver, known)
         if not problems:
             known.policy_revision = revision
-            # An equal policy stays the same object, since actors check by identity whether theirs is in
-            # force.
-            known.policy = known.policy if policy == known.policy else policy
-            known.unusable = self._reasons(receiver, policy) if policy else ()
         if revision > known.revision:
             known.created_at = self._created_at_after(
                 receiver, message, known.created_at if known.exists else 0.0
@@ -263,6 +265,38 @@ class KnownConfigurations:
             known.stored_at = message.stored_at
         if changed or (known.exists, known.policy, known.problems) != before:
             self._notify(receiver)
+
+    def open_again(self) -> None:
+        """Open what could not be opened when it was read: there are other keys now."""
+        for receiver, message in [*self._unopened.items()]:
+            known = self._known.get(receiver)
+            if known is None or known.policy is None or known.policy_revision != message.position:
+                del self._unopened[receiver]
+                continue
+            before = known.policy, known.unusable
+            if problems := self._take(receiver, known, message):
+                known.unusable = problems
+            if (known.policy, known.unusable) != before:
+                self._notify(receiver)
+
+    def _take(self, receiver: str, known: _KnownConfiguration, message: StoredMessage) -> tuple[str, ...]:
+        """Take the policy of a revision, unless it has problems, which are returned."""
+        policy, problems, unopened = self._read(receiver, message.data)
+        if policy is not None:
+            # An equal policy stays the same object, since actors check by identity whether theirs is in
+            # force.
+            known.policy = known.policy if policy == known.policy else policy
+            known.unusable = self._reasons(receiver, policy, unopened)
+            if unopened and self._keys():  # A process without a key file never gets a key.
+                self._unopened[receiver] = message
+            else:
+                self._unopened.pop(receiver, None)
+        return problems
+
+    def _drop_policy(self, receiver: str, known: _KnownConfiguration) -> tuple[str, ...]:
+        known.policy, known.unusable = None, ()
+        self._unopened.pop(receiver, None)
+        return ()
 
     def _created_at_after(self, receiver: str, message: StoredMessage, before: float) -> float:
         """When the receiver was created, as known after a revision; only our clients say it."""
@@ -279,23 +313,24 @@ class KnownConfigurations:
         self._removals[receiver] = removal
         return True
 
-    def _read(self, receiver: str, raw: bytes) -> tuple[Policy | None, tuple[str, ...]]:
-        """The policy, or its problems."""
+    def _read(self, receiver: str, raw: bytes) -> tuple[Policy | None, tuple[str, ...], tuple[str, ...]]:
+        """The policy, or its problems; and why some of its secrets cannot be opened."""
         try:
-            policy, warnings = parse(raw, strict=False)
+            found = opened(self._keys(), receiver, bounded_members(raw))
+            policy, warnings = parse_members(found.members, strict=False)
         except InvalidPolicy as error:
             log.log(self._log_level, "receiver.invalid", extra={"receiver": receiver, "why": str(error)})
-            return None, tuple(error.problems)
+            return None, tuple(error.problems), ()
         if warnings:
             why = "; ".join(warnings)
             log.log(self._log_level, "receiver.doubtful", extra={"receiver": receiver, "why": why})
         if policy.rate is None and self._default_rate is not None:
             policy = replace(policy, rate=self._default_rate)
-        return policy, ()
+        return policy, (), found.problems
 
-    def _reasons(self, receiver: str, policy: Policy) -> tuple[str, ...]:
+    def _reasons(self, receiver: str, policy: Policy, unopened: tuple[str, ...]) -> tuple[str, ...]:
         """The reasons why this node cannot send by the policy, which are logged."""
-        reasons = self._unusable(receiver, policy)
+        reasons = unopened + self._unusable(receiver, policy)
         if reasons:
             why = "; ".join(reasons)
             log.log(self._log_level, "receiver.invalid", extra={"receiver": receiver, "why": why})

@@ -2,9 +2,14 @@
 
 Each configuration says in its headers when its receiver was created, and which removal came before it, so no
 removal is missed, even if the receiver is put again at once. Its trail has the earlier changes.
+
+Secrets are sealed when a configuration is stored, and opened when it is read, if there are keys: nothing
+above this module sees a sealed text that its keys can open. Without keys, sealed texts are passed on, and
+stored as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -15,13 +20,17 @@ from actors.ids import split_receiver
 from actors.ports import Absent, Invalid, Removal
 from streams.buckets.change_trail import trail_after
 from streams.buckets.follower import READ_MESSAGES_MAX, is_removal
+from streams.buckets.sealed_documents import NO_KEY, SealedDocument, members_in, sealed_document
+from streams.buckets.sealing_marker import is_sealing
+from streams.buckets.without_secrets import fingerprints_header
 from streams.installation.topology import Names
-from streams.nats.answers import Answer, Refused, StoredMessage, Unanswered
-from streams.nats.errors import ApiError
+from streams.nats.answers import Answer, Forbidden, Refused, Stored, StoredMessage, Unanswered
+from streams.nats.errors import ApiError, NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.nats.wire_names import (
     CHANGED_BY,
     EXPECTED,
+    FINGERPRINTS,
     KV_OPERATION,
     REMOVED,
     ROLLUP,
@@ -29,38 +38,79 @@ from streams.nats.wire_names import (
     SINCE_ITSELF,
     WRONG_LAST_SEQUENCE,
 )
+from streams.sealing.documents import keys_used, opened
+from streams.sealing.keys import Keys, no_keys
 
 NEWEST_ONLY = {ROLLUP: "sub"}
 """Header that drops the key's older values: a valid one does not need them, and they may hold old secrets."""
 
 
+Resealed = Literal["sealed", "sealed already", "nothing to seal"]
+"""The result of sealing a configuration again."""
+
+
 class Configuration(Struct, frozen=True):
-    """A configuration as stored in the bucket; `revision` is the one that a conditional put expects."""
+    """A configuration from the bucket; `revision` is the one that a conditional put expects.
+
+    - `raw`: with opened secrets. Those that cannot be opened are sealed in it.
+    - `unopened`: why these cannot be opened; empty also if there is no key at all.
+    """
 
     raw: bytes
     revision: int
+    unopened: tuple[str, ...] = ()
+
+
+class Unopened(Struct, frozen=True):
+    """The reasons why secrets of a configuration cannot be opened, each with its place."""
+
+    problems: tuple[str, ...]
+
+
+class KeysUsed(Struct, frozen=True):
+    """The keys that sealed the secrets of a configuration, and why some cannot be opened.
+
+    - `keys`: their ids; `IN_CLEAR` for secrets that are not sealed.
+    - `unopened`: empty also if there is no key at all.
+    """
+
+    keys: frozenset[str]
+    unopened: tuple[str, ...]
 
 
 class StoredConfigurations:
-    """The configurations of all receivers in their bucket; `by` names who changes them, for the record."""
+    """The configurations of all receivers in their bucket; `by` names who changes them, for the record.
 
-    def __init__(self, js: JetStream, names: Names, by: str = "") -> None:
+    - `keys`: returns the keys of now; their file may have changed.
+    """
+
+    def __init__(self, js: JetStream, names: Names, by: str = "", keys: Callable[[], Keys] = no_keys) -> None:
         self._js = js
         self._stream = names.receivers
         self._names = names
         self._by = by
+        self._keys = keys
 
     async def get(self, receiver: str) -> Configuration | None:
         """Read the configuration from the bucket's leader. Raises `Unavailable`."""
         message = await self.last(receiver)
         if message is None or is_removal(message):
             return None
-        return Configuration(message.data, message.position)
+        return self._opened(receiver, message)
+
+    def _opened(self, receiver: str, message: StoredMessage) -> Configuration:
+        if not (keys := self._keys()):
+            return Configuration(message.data, message.position)
+        members = members_in(message)
+        found = opened(keys, receiver, members)
+        raw = message.data if found.members == members else msgspec.json.encode(found.members)
+        return Configuration(raw, message.position, found.problems)
 
     async def put(self, receiver: str, raw: bytes, revision: int | None = None) -> Answer:
         """Store a configuration; if `revision` is given, only if it replaces that one (0: none).
 
-        Raises InvalidName, and InvalidPolicy with a sentence for each field, unknown ones included.
+        Raises InvalidName, and InvalidPolicy with a sentence for each field, unknown ones included. New
+        secrets are refused if the installation seals them and there is no key here.
         """
         split_receiver(receiver)
         parse(raw, strict=True)
@@ -87,7 +137,18 @@ class StoredConfigurations:
 
         Raises `Unavailable`.
         """
-        there: dict[str, Configuration] = {}
+        return {name: self._opened(name, each) for name, each in (await self._all_messages(tenant)).items()}
+
+    async def key_uses(self) -> dict[str, KeysUsed]:
+        """The keys that sealed the secrets of each receiver, in alphabetical order. Raises `Unavailable`."""
+        found = dict[str, KeysUsed]()
+        for name, message in (await self._all_messages("*")).items():
+            used = frozenset(keys_used(members_in(message)))
+            found[name] = KeysUsed(used, self._opened(name, message).unopened)
+        return found
+
+    async def _all_messages(self, tenant: str) -> dict[str, StoredMessage]:
+        there: dict[str, StoredMessage] = {}
         after, pending = 0, 1
         while pending:
             page = await self._js.read(
@@ -97,7 +158,7 @@ class StoredConfigurations:
                 receiver, after = self._names.receiver_of_configuration(message.subject), message.position
                 there.pop(receiver, None)
                 if not is_removal(message):
-                    there[receiver] = Configuration(message.data, message.position)
+                    there[receiver] = message
             pending = page.pending
         return dict(sorted(there.items()))
 
@@ -117,7 +178,7 @@ class StoredConfigurations:
         page = await self._js.last_of(self._stream, [*map(self._names.receiver, receivers)])
         found = {self._names.receiver_of_configuration(each.subject): each for each in page.messages}
         there = [(each, found[each]) for each in receivers if each in found and not is_removal(found[each])]
-        return {name: Configuration(message.data, message.position) for name, message in there}
+        return {name: self._opened(name, message) for name, message in there}
 
     async def set_paused(self, receiver: str, paused: bool, by: str = "") -> Absent | Invalid | None:
         """Change the member `paused` only, for `by`; all others stay, even unknown ones.
@@ -156,17 +217,62 @@ class StoredConfigurations:
                 values = await self._values(receiver, last)
             except Unavailable as error:
                 return Unanswered(str(error))
+            if revision and last is not None and last.position > revision:
+                return Refused(WRONG_LAST_SEQUENCE, f"wrong last sequence: {last.position}")
             expected = revision
             if revision is None or (revision == 0 and last is not None and is_removal(last)):
                 expected = last.position if last else 0
+            try:
+                document = await self._sealed(receiver, raw, last)
+            except Unavailable as error:
+                return Unanswered(str(error))
             headers = NEWEST_ONLY | {EXPECTED: str(expected)} | _changed_by(by) | created_header(last)
-            headers |= trail_after(values, raw)
+            headers |= trail_after(values, document.raw, document.fingerprints)
+            if document.fingerprints:
+                headers[FINGERPRINTS] = fingerprints_header(document.fingerprints)
             if (removal := _removal_among(values)) is not None:
                 headers |= {REMOVED: f"{removal.revision} {removal.at:.6f}"}
-            answer = await self._js.publish(self._names.receiver(receiver), raw, headers)
+            answer = await self._js.publish(self._names.receiver(receiver), document.raw, headers)
             taken = isinstance(answer, Refused) and answer.code == WRONG_LAST_SEQUENCE
             if revision is not None or not taken:
                 return answer
+
+    async def _sealed(self, receiver: str, raw: bytes, last: StoredMessage | None) -> SealedDocument:
+        """The configuration as it is stored after `last`. Raises InvalidPolicy, and `Unavailable`."""
+        found = sealed_document(self._keys(), receiver, raw, last)
+        if found.in_clear and await is_sealing(self._js, self._names):
+            raise InvalidPolicy([f"{place}: {NO_KEY}" for place in found.in_clear])
+        if found.problems:
+            raise InvalidPolicy([*found.problems])
+        return found
+
+    async def seal_again(self, receiver: str) -> Resealed | Unopened | Invalid:
+        """Seal all secrets with the present key; a change at the same moment wins. Raises `Unavailable`."""
+        while True:
+            last = await self.last(receiver)
+            if last is None or is_removal(last) or not (used := keys_used(members_in(last))):
+                return "nothing to seal"
+            found = self._opened(receiver, last)
+            if found.unopened:
+                return Unopened(found.unopened)
+            if set(used) == {self._keys().present}:
+                return "sealed already"
+            try:
+                parse(found.raw, strict=False)
+            except InvalidPolicy as error:
+                # Storing it would drop the last valid one, which is in force.
+                return Invalid(tuple(error.problems))
+            match await self._store(receiver, found.raw, last.position, self._by):
+                case Stored():
+                    return "sealed"
+                case Refused(code, _) if code == WRONG_LAST_SEQUENCE:
+                    continue
+                case Forbidden(why):
+                    raise NotPermitted(why, final=True)
+                case Refused(code, text):
+                    raise Unavailable(f"cannot seal {receiver}: {text} (JetStream error {code})")
+                case Unanswered(why):
+                    raise Unavailable(f"cannot seal {receiver}: {why}")
 
     async def removal_before(self, receiver: str, newest: StoredMessage | None) -> Removal | None:
         """The last removal before the newest revision: from its header, or else from its history.

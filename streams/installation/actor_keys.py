@@ -69,6 +69,11 @@ class ActorKeys(Struct, frozen=True):
         """The tenant from the key of the plan of its redrive in the background."""
         return key.removeprefix(self.redrive_job(""))
 
+    @property
+    def sealing(self) -> str:
+        """The key, of no shard, that says that the installation seals secrets."""
+        return f"$KV.{self.prefix}_actors._sealing"
+
     def erasure(self, tenant: str, event: str) -> str:
         """The key, of no shard, of the request to erase an event. KV keys have no colons."""
         return f"$KV.{self.prefix}_actors._erased.{tenant}/{event.replace(':', '=')}"

@@ -91,6 +91,8 @@ CHANGED_BY = "Angarium-By"
 """On a configuration and on a removal: who asked for it, as that client says."""
 TRAIL = "Angarium-Trail"
 """On a configuration and on a removal: the changes before it, which a rollup drops, without secrets."""
+FINGERPRINTS = "Angarium-Fingerprints"
+"""On a configuration with sealed members: a fingerprint of each, which stays while its secrets do."""
 
 # ---- error codes of the JetStream API
 

@@ -38,7 +38,7 @@ def arrows_point_down(module: Module) -> Iterator[str]:
             case ("angarium", "delivery", *_):
                 allowed = path[0] == "actors" or path[:2] in {
                     ("angarium",), ("angarium", "__version__"), ("angarium", "delivery"),
-                    ("angarium", "egress_settings"),
+                    ("angarium", "egress_settings"), ("angarium", "file_value"),
                 }  # fmt: skip
             case _:
                 allowed = path[0] in OURS

@@ -11,7 +11,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "streams": (
         "nats",
-        "bounded_gather clock tasks versions",
+        "bounded_gather clock sealing tasks versions",
         "installation",
         "lost_tails",
         "journal",
@@ -24,7 +24,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "angarium": (
         "egress_settings escaping quantities rate_limited_log http_server package_check",
-        "logs monitor_server settings",
+        "file_value logs monitor_server settings",
         "terminal access",
         "telemetry",
         "delivery ledger",

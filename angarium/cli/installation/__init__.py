@@ -1,4 +1,4 @@
-"""The commands for operators of an installation: `setup`, `doctor`, `fleet`, `repair`, `token`.
+"""The commands for operators of an installation: `setup`, `doctor`, `fleet`, `key`, `repair`, `token`.
 
 Read `setup` first.
 """

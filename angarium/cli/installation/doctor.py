@@ -13,7 +13,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 @click.command(short_help="Check the installation, and say what to do.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@options.settings_flags(*options.CONNECTION, *options.INSTALLATION)
+@options.settings_flags(*options.CONNECTION, *options.SEALING, *options.INSTALLATION)
 def doctor(as_json: bool, **given: Any) -> None:
     """Check the installation and its receivers, and show each problem with its remedy.
 

@@ -30,11 +30,12 @@ T = TypeVar("T")
 
 LOGS = ("log_format", "log_level")
 CONNECTION = ("nats", "creds", "nkey", "tls_ca", "tls_cert", "tls_key", "prefix", "inbox_prefix")
+SEALING = ("key_file",)
 INSTALLATION = ("shards", "replicas", "max_body", "max_bytes")
 EDGE = ("allow_http", "allow_networks", "deny_networks")
 NODE = (
-    "node", "ttl_s", "drain_s", "replay_keep_s", *EDGE, "allow_direct", "transport", "origin", "default_rate",
-    "default_burst", "answer_inboxes", "monitor", "metrics_names", "trace_failures",
+    "node", "ttl_s", "drain_s", "replay_keep_s", *SEALING, *EDGE, "allow_direct", "transport", "origin",
+    "default_rate", "default_burst", "answer_inboxes", "monitor", "metrics_names", "trace_failures",
 )  # fmt: skip
 
 _METAVARS = {

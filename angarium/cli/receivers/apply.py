@@ -26,7 +26,7 @@ SIGNS = {"create": "+", "change": "~", "remove": "-", "keep": "="}
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan and the result as JSON.")
-@options.settings_flags(*options.CONNECTION, *options.EDGE)
+@options.settings_flags(*options.CONNECTION, *options.SEALING, *options.EDGE)
 def apply(
     file: BinaryIO, tenant: str | None, prune: bool, dry_run: bool, yes: bool, as_json: bool, **given: Any
 ) -> None:

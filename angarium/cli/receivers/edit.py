@@ -26,7 +26,7 @@ HELP = (
 
 @click.command("edit", short_help="Edit a receiver's configuration.")
 @names.receiver("name")
-@options.settings_flags(*options.CONNECTION, *options.EDGE)
+@options.settings_flags(*options.CONNECTION, *options.SEALING, *options.EDGE)
 def edit(name: str, **given: Any) -> None:
     """Edit a receiver's configuration, as `receiver get` shows it, in $VISUAL or $EDITOR.
 

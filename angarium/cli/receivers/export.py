@@ -14,7 +14,7 @@ from angarium.terminal import output
 @click.option(
     "--json", is_flag=True, help="Accepted for consistency; the output is always JSON.", expose_value=False
 )
-@options.settings_flags(*options.CONNECTION)
+@options.settings_flags(*options.CONNECTION, *options.SEALING)
 def export(tenant: str | None, **given: Any) -> None:
     """Print the configurations of all receivers, or of a tenant's, as JSON for `angarium apply`.
 

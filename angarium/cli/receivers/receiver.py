@@ -66,7 +66,7 @@ for _command in (set_members, edit, rotate_secret):
 @click.option("--drop-old-secrets", is_flag=True, help="Sign only with the newest secret.")
 @click.option("--replace", is_flag=True, help="Drop stored settings that the new configuration lacks.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@options.settings_flags(*options.CONNECTION, *options.EDGE)
+@options.settings_flags(*options.CONNECTION, *options.SEALING, *options.EDGE)
 def put(name: str, policy: str | None, file: BinaryIO | None, as_json: bool, **given: Any) -> None:
     """Create a receiver, or replace its configuration: with flags, or with JSON (an argument or a file).
 

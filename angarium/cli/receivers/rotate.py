@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     help="What the new secret signs with; by default what the old one does.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@options.settings_flags(*options.CONNECTION)
+@options.settings_flags(*options.CONNECTION, *options.SEALING)
 def rotate_secret(name: str, overlap: str, secret_kind: "Kind | None", as_json: bool, **given: Any) -> None:
     """Sign a receiver's events with a new secret, which is shown once, and for a while with the old one, too.
 

@@ -23,7 +23,7 @@ from angarium.terminal import output
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@options.settings_flags(*options.CONNECTION, *options.EDGE)
+@options.settings_flags(*options.CONNECTION, *options.SEALING, *options.EDGE)
 def set_members(name: str, unset: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> None:
     """Change one or several members of a receiver's configuration; all others stay as they are.
 

@@ -5,7 +5,6 @@ made once for each pair of profiles, and again when one of their files changes. 
 up, except the direct one.
 """
 
-import asyncio
 import base64
 import ssl
 from collections.abc import Mapping
@@ -19,14 +18,12 @@ from angarium.delivery.connections.connect import default_tls
 from angarium.delivery.connections.guard import Guard, SpellingGuard
 from angarium.delivery.connections.pool import DIRECT, PathKey
 from angarium.delivery.connections.resolver import Resolver
-from angarium.delivery.egress.file_value import FileValue, UnusableSetting
 from angarium.delivery.egress.proxy import Proxy
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.delivery.http_exchange.transport import NO_PROFILES, ProfileNames
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
+from angarium.file_value import FileValue, UnusableSetting, reload_when_changed
 
-FILES_CHECKED_EVERY_S = 5.0
-"""Interval at which a node checks whether the files of profiles have changed."""
 PASSWORD_LENGTH_MAX = 4096
 
 _ANYWHERE = tuple(map(ip_network, ("0.0.0.0/0", "::/0")))
@@ -102,11 +99,7 @@ class EgressPaths:
         watched: list[FileValue[ssl.SSLContext] | FileValue[bytes]] = [
             *self._contexts.values(), *self._passwords.values()
         ]  # fmt: skip
-        while watched:
-            await asyncio.sleep(FILES_CHECKED_EVERY_S)
-            # In a thread: a file may lie on a disk that is slow, and authorities take milliseconds to read.
-            if any(await asyncio.to_thread(lambda: [each.refresh() for each in watched])):
-                self._paths.clear()
+        await reload_when_changed(watched, self._paths.clear)
 
     def _make(self, profiles: ProfileNames) -> EgressPath:
         tls = None if profiles.tls is None else self._contexts[profiles.tls]

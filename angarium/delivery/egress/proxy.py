@@ -17,11 +17,11 @@ from actors.ids import tenant_of
 from angarium.delivery.connections.connect import NoAnswer, first_reached, is_local, within_deadline
 from angarium.delivery.connections.fair_slots import FairSlots, SlotTurn
 from angarium.delivery.connections.guard import Allowed, Blocked, Guard, Unresolved
-from angarium.delivery.egress.file_value import FileValue
 from angarium.delivery.egress.tunnel import Tunnel, connect_head
 from angarium.delivery.http_exchange.http1 import Http1Connection
 from angarium.delivery.http_exchange.target import Target
 from angarium.delivery.http_exchange.transport import FailureKind
+from angarium.file_value import FileValue
 
 TUNNEL_REQUESTS_MAX = 256
 """Attempts that may wait for one proxy to open a tunnel."""

@@ -14,7 +14,7 @@ from angarium.access import Access
 from angarium.operations.configurations.masks import masked
 from angarium.operations.configurations.stored import not_found
 from angarium.operations.failures import operation
-from streams.buckets.stored_configurations import Configuration, StoredConfigurations
+from streams.buckets.stored_configurations import Configuration
 
 
 class ShownConfiguration(Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class ShownConfiguration(Struct, frozen=True, kw_only=True):
 async def get_configuration(access: Access, name: str) -> ShownConfiguration:
     """The configuration of a receiver. Fails as not_found."""
     split_receiver(name)
-    found = await StoredConfigurations(access.js, access.names).get(name)
+    found = await access.configurations.get(name)
     if found is None:
         raise not_found(name)
     return shown(found)
@@ -44,6 +44,7 @@ def shown(stored: Configuration) -> ShownConfiguration:
     try:
         members = masked(members_of(stored.raw))
         _, warnings = parse(stored.raw, strict=False)
+        problems = [*stored.unopened]
     except InvalidPolicy as error:
         problems = error.problems
     return ShownConfiguration(members=members, revision=stored.revision, problems=problems, warnings=warnings)
@@ -60,7 +61,7 @@ class ConfigurationPage(Struct, frozen=True, kw_only=True):
 async def list_configurations(access: Access, tenant: str, after: str, limit: int) -> ConfigurationPage:
     """The first receivers of the tenant after the name `after`, at most `limit`."""
     check_tenant(tenant)
-    configurations = StoredConfigurations(access.js, access.names)
+    configurations = access.configurations
     names = [each for each in await configurations.names(tenant) if each > f"{tenant}.{after}"]
     found: dict[str, ShownConfiguration] = {}
     while names and len(found) <= limit:

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from actors.configuration.custom_signature import CustomSignature
-from actors.configuration.policy import SECRET_MEMBERS, Policy
+from actors.configuration.policy import Policy
+from actors.configuration.secret_places import SECRET_MEMBERS
 from actors.configuration.signing_secrets import PUBLIC_PREFIX
 from angarium.delivery.signing import public_key
 from angarium.logs import HIDDEN

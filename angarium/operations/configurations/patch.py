@@ -14,7 +14,6 @@ from angarium.operations.configurations.masks import unmasked
 from angarium.operations.configurations.proposal import PutResult, check_revision, propose, store
 from angarium.operations.configurations.stored import not_found
 from angarium.operations.failures import operation
-from streams.buckets.stored_configurations import StoredConfigurations
 
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(Policy))
 
@@ -29,7 +28,7 @@ async def patch_configuration(
     without effect: its result has the current revision. Fails as not_found, invalid and a conflict.
     """
     split_receiver(name)
-    before = await StoredConfigurations(access.js, access.names).get(name)
+    before = await access.configurations.get(name)
     if before is None:
         raise not_found(name)
     check_revision(name, before, revision)

@@ -23,7 +23,7 @@ from angarium.operations.configurations.stored import require_stored
 from angarium.operations.configurations.url_check import Note, objections, profile_notes
 from angarium.operations.failures import OperationError
 from angarium.settings import Settings
-from streams.buckets.stored_configurations import Configuration, StoredConfigurations
+from streams.buckets.stored_configurations import Configuration
 
 SECRET_BYTES = 32
 CLOCK_SKEW_MAX_S = 60.0
@@ -126,9 +126,7 @@ async def store(access: Access, proposal: Proposal) -> PutResult:
     access.admit_change(proposal.receiver)
     raw = msgspec.json.encode(proposal.members)
     expected = 0 if proposal.before is None else proposal.before.revision
-    answer = await StoredConfigurations(access.js, access.names, by=access.by).put(
-        proposal.receiver, raw, expected
-    )
+    answer = await access.configurations.put(proposal.receiver, raw, expected)
     return proposal.result(require_stored(proposal.receiver, answer).position)
 
 

@@ -26,7 +26,7 @@ from angarium.operations.configurations.proposal import (
 from angarium.operations.configurations.stored import readable_members
 from angarium.operations.failures import OperationError, operation
 from angarium.settings import Settings
-from streams.buckets.stored_configurations import Configuration, StoredConfigurations
+from streams.buckets.stored_configurations import Configuration
 
 WOULD_LOSE_CODE = "would_lose"
 """The code of the failure if the put would drop members without the caller's consent."""
@@ -58,7 +58,7 @@ async def put_configuration(access: Access, name: str, new: NewConfiguration) ->
     Fails as invalid if members would be dropped without consent, as not_found, and as a conflict.
     """
     split_receiver(name)
-    before = await StoredConfigurations(access.js, access.names).get(name)
+    before = await access.configurations.get(name)
     check_revision(name, before, new.revision)
     return await store(access, proposed(name, new, before, access.settings))
 

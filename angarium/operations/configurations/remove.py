@@ -10,7 +10,6 @@ from angarium.operations.configurations.proposal import check_revision
 from angarium.operations.configurations.stored import not_found, require_stored
 from angarium.operations.control_requests.ask import WaitingEvents, backlog, until_gone
 from angarium.operations.failures import operation
-from streams.buckets.stored_configurations import StoredConfigurations
 
 
 class RemoveResult(Struct, frozen=True, kw_only=True):
@@ -39,7 +38,7 @@ async def remove_receiver(
     Fails as not_found and as a conflict.
     """
     split_receiver(name)
-    configurations = StoredConfigurations(access.js, access.names, by=access.by)
+    configurations = access.configurations
     found = await configurations.get(name)
     if found is None:
         raise not_found(name)

@@ -24,7 +24,6 @@ from angarium.operations.configurations.proposal import (
 )
 from angarium.operations.configurations.stored import not_found
 from angarium.operations.failures import OperationError, operation
-from streams.buckets.stored_configurations import StoredConfigurations
 
 OVERLAP_MAX_S = 90 * 86_400.0
 
@@ -56,7 +55,7 @@ async def rotate_secret(
     split_receiver(name)
     if not 0 <= overlap_s <= OVERLAP_MAX_S:
         raise OperationError("invalid", f"overlap: must be from 0s to {OVERLAP_MAX_S / 86_400:g}d")
-    before = await StoredConfigurations(access.js, access.names).get(name)
+    before = await access.configurations.get(name)
     if before is None:
         raise not_found(name)
     check_revision(name, before, revision)

@@ -21,7 +21,7 @@ from angarium.operations.configurations.stored import readable_members, require_
 from angarium.operations.declarations.declared import problems_with_pointers, shown_problems
 from angarium.operations.failures import OperationError, not_done, operation
 from angarium.settings import Settings
-from streams.buckets.stored_configurations import Configuration, StoredConfigurations
+from streams.buckets.stored_configurations import Configuration
 
 Action = Literal["create", "change", "keep", "remove"]
 
@@ -66,7 +66,7 @@ async def apply(
     with a pointer for each problem, before anything is stored.
     """
     tenants = _tenants(declared, tenant)
-    configurations = StoredConfigurations(access.js, access.names, by=access.by)
+    configurations = access.configurations
     found: dict[str, Configuration] = {}
     for one in sorted(tenants):
         found |= await configurations.all(one)

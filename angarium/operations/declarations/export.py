@@ -10,7 +10,6 @@ from actors.ids import check_tenant
 from angarium.access import Access
 from angarium.operations.configurations.masks import masked
 from angarium.operations.failures import operation
-from streams.buckets.stored_configurations import StoredConfigurations
 
 
 class Exported(Struct, frozen=True, kw_only=True):
@@ -27,7 +26,7 @@ async def export(access: Access, tenant: str | None = None) -> Exported:
         check_tenant(tenant)
     receivers: dict[str, dict[str, Any]] = {}
     unreadable: list[str] = []
-    for name, found in (await StoredConfigurations(access.js, access.names).all(tenant or "*")).items():
+    for name, found in (await access.configurations.all(tenant or "*")).items():
         try:
             receivers[name] = masked(members_of(found.raw))
         except InvalidPolicy:

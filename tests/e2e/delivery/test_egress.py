@@ -61,7 +61,7 @@ async def test_a_receiver_behind_a_proxy_loses_nothing_while_it_refuses_or_is_un
     assert [each.sequence for each in arrivals] == [1, 2, 3]
 
     (tmp_path / "password").write_text(OTHER_PASSWORD)
-    await fleet.hears(node, "egress.reloaded")
+    await fleet.hears(node, "file.reloaded")
     for client in proxy.clients:
         client.writer.transport.abort()
     await publish(fleet.js, "t.r", "d", b"{}")

@@ -1,6 +1,7 @@
 """One nats-server a module; each test has its own installation and API."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,13 @@ def settings(nats: EmbeddedServer, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 async def api(settings: Settings) -> AsyncIterator[Api]:
+    async with opened_api(settings) as api:
+        yield api
+
+
+@asynccontextmanager
+async def opened_api(settings: Settings) -> AsyncIterator[Api]:
+    """An API with these settings, on the installation that they name."""
     async with open_jetstream(settings) as js:
         await setup(js, Access(js, settings).installation)
         here = server.bind_socket("127.0.0.1", 0)

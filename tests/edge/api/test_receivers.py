@@ -1,12 +1,18 @@
 """Receivers over HTTP: conditional writes, hidden secrets, removal with waiting events."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
-from tests.edge.api.conftest import SECRET, URL, Api, manager, problem
+from angarium.settings import Settings
+from streams.buckets.sealing_marker import mark_sealing
+from streams.sealing.key_file import new_key_line
+from tests.edge.api.conftest import SECRET, URL, Api, manager, opened_api, problem
 from tests.support.command_line import COMMAND_LINE
+from tests.support.waiting import until
 
 LIST = "/v1/tenants/acme/receivers"
 BILLING = f"{LIST}/billing"
@@ -31,6 +37,35 @@ async def test_a_new_receiver_gets_a_secret_that_one_answer_shows(api: Api) -> N
     assert (again.status_code, again.json()["secret"], again.json()["changes"]) == (200, None, [])
     stored = await api.in_bucket()
     assert (stored["secrets"], stored["headers"]) == ([told["secret"]], {"x-team": "blue"})
+
+
+async def test_secrets_are_sealed_by_an_api_with_the_key_file_only(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("angarium.file_value.FILES_CHECKED_EVERY_S", 0.01)
+    (tmp_path / "keys").touch(mode=0o600)
+    (tmp_path / "keys").write_text(first := new_key_line("one"))
+    keyed = replace(settings, key_file=str(tmp_path / "keys"))
+    async with opened_api(settings) as keyless:
+        async with opened_api(keyed) as api, await manager(api) as client:
+            made = await client.put(BILLING, json={"url": URL, "headers": {"x-team": "blue"}})
+            assert (await api.in_bucket())["secrets"][0].startswith("sealed:one:")
+            shown = await client.get(BILLING)
+            assert "blue" not in str(await api.in_bucket())
+            (tmp_path / "keys").write_text(f"{new_key_line('two')}\n{first}")
+            await until(lambda: api.state.access.keys().present == "two")
+            assert (await client.patch(BILLING, json={"timeout_s": 4})).status_code == 200
+            assert (await api.in_bucket())["secrets"][0].startswith("sealed:two:")
+            assert (await client.patch(BILLING, json={"timeout_s": None})).status_code == 200
+        await mark_sealing(keyless.js, keyless.names, "one")
+        async with await manager(keyless) as client:
+            assert (await client.get(BILLING)).json() == shown.json()
+            kept = await client.put(BILLING, json=shown.json() | {"timeout_s": 5})
+            new = await client.put(f"{LIST}/other", json={"url": URL})
+    assert (made.status_code, kept.status_code) == (201, 200)
+    detail = problem(new, 422, "invalid")
+    assert "this installation seals secrets, and this process has no key" in detail + new.text
+    assert pointers(new) == ["/secrets/0"]
 
 
 async def test_no_secrets_leave_it_unsigned(api: Api) -> None:

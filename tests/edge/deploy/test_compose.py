@@ -64,6 +64,9 @@ def test_each_secret_is_one_that_is_made_and_each_service_has_that_of_its_own_ro
     assert roles == {
         "api": "api", "ledger": "ledger", "node": "node", "operator": "operator", "setup": "operator",
     }  # fmt: skip
+    sealing = {name for name in ANGARIUM if "keys" in SERVICES[name]["secrets"]}
+    assert sealing == {"api", "node", "operator"}
+    assert sealing == {name for name in ANGARIUM if "ANGARIUM_KEY_FILE" in SERVICES[name]["environment"]}
 
 
 def test_the_command_of_the_nats_services_starts_nats_server_with_its_passwords(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.support.waiting import until
 
 NATS = DEPLOY / "nats"
 SECRET_FILES = {
-    "nats.env", "node.toml", "operator.toml", "api.toml", "ledger.toml", "inspector.toml", "acme.url",
+    "nats.env", "node.toml", "operator.toml", "api.toml", "ledger.toml", "inspector.toml", "acme.url", "keys",
 }  # fmt: skip
 PASSWORDS = {f"ANGARIUM_{user.upper()}_PASSWORD" for user in USERS}
 ROUTING = {"ANGARIUM_ROUTE_PASSWORD", "NATS_ROUTES", "NATS_NAME"}

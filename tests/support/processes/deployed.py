@@ -28,8 +28,9 @@ def check_command(arguments: Sequence[str]) -> None:
 
 
 def settings_of(variables: Mapping[str, str]) -> Settings:
-    """The settings that these variables make; their file aside, which is a secret."""
-    given = {name: value for name, value in variables.items() if name != "ANGARIUM_CONFIG"}
+    """The settings that these variables make; without the files that they name, which are secrets."""
+    secrets = ("ANGARIUM_CONFIG", "ANGARIUM_KEY_FILE")
+    given = {name: value for name, value in variables.items() if name not in secrets}
     assert unknown_variables(given) == []
     return settings.load({}, given)
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.configuration.policy import SECRET_MEMBERS
+from actors.configuration.secret_places import SECRET_MEMBERS
 from angarium.operations.configurations.masks import masked
 from streams.buckets.without_secrets import without_secrets
 

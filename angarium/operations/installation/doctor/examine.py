@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from actors.errors import Unavailable, Unusable
 from actors.tenant_settings import TenantSettings
 from angarium import package_check, quantities
-from angarium.access import Access, installation, open_jetstream
+from angarium.access import Access, installation, keys_when_needed, open_jetstream
 from angarium.operations.failures import operation
 from angarium.operations.installation import sizing
 from angarium.operations.installation.doctor.finding import Finding, ok, problem, warning
 from angarium.operations.installation.doctor.routing_findings import stray_findings, unrouted_findings
+from angarium.operations.installation.doctor.sealing_findings import sealing_findings
 from angarium.operations.installation.doctor.unhealthy_findings import unhealthy_findings
 from angarium.operations.installation.fleet import live_nodes
 from angarium.settings import Settings, UnknownVariable, unknown_variables
@@ -60,6 +61,8 @@ async def examine(settings: Settings) -> list[Finding]:
             findings += await _topology(js, settings)
             if findings[-1].ok:
                 findings += await examine_running(js, installation(settings), settings.tenants)
+                access = Access(js, settings, keys=keys_when_needed(settings))
+                findings += await if_permitted("secrets", sealing_findings(access))
     except (ConnectError, NotPermitted) as error:
         findings.append(problem("nats", str(error)))
     except (Unavailable, ApiError) as error:

@@ -11,7 +11,6 @@ import pytest
 import trustme
 
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.egress import paths as paths_module
 from angarium.delivery.http_exchange.transport import EARLY, NO_PROFILES, FailureKind, ProfileNames
 from angarium.egress_settings import ProxySettings, TlsSettings
 from tests.contract.transport.conftest import answered, failed, post_to
@@ -100,7 +99,7 @@ async def test_a_changed_password_is_used_for_all_requests_that_begin_later(
     changed: str,
 ) -> None:
     """The same holds for the TLS profile of the proxy."""
-    monkeypatch.setattr(paths_module, "FILES_CHECKED_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.file_value.FILES_CHECKED_EVERY_S", 0.01)
     proxy, certificate = TestProxy(), authority.cert_pem.bytes()
     await proxy.start(_server_context(authority, "proxy.example"))
     password, authorities = write("password", "old"), write("ca.pem", certificate)

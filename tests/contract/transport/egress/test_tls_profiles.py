@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 import pytest
 import trustme
 
-from angarium.delivery.egress import paths as paths_module
 from angarium.delivery.http_exchange.transport import FailureKind, ProfileNames
 from angarium.egress_settings import TlsSettings
 from tests.contract.transport.conftest import answered, failed, post_to
@@ -102,7 +101,7 @@ async def test_a_connection_with_a_client_certificate_serves_no_way_without_it(
 async def test_a_changed_certificate_is_used_for_all_requests_that_begin_later(
     egress: Egress, authority: trustme.CA, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paths_module, "FILES_CHECKED_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.file_value.FILES_CHECKED_EVERY_S", 0.01)
     transport, partner = egress.transport(tls=files.profiles), Partner(authority)
     reloading = asyncio.create_task(egress.paths.reload_changed_files())
     async with listening(partner) as url:
@@ -123,7 +122,7 @@ async def test_files_that_do_not_fit_leave_the_old_ones_in_use_and_are_logged_on
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(paths_module, "FILES_CHECKED_EVERY_S", 0.01)
+    monkeypatch.setattr("angarium.file_value.FILES_CHECKED_EVERY_S", 0.01)
     looks: list[str] = []
     stat = os.stat
 
@@ -131,17 +130,17 @@ async def test_files_that_do_not_fit_leave_the_old_ones_in_use_and_are_logged_on
         looks.append(path)
         return stat(path)
 
-    monkeypatch.setattr("angarium.delivery.egress.file_value.os.stat", counted)
+    monkeypatch.setattr("angarium.file_value.os.stat", counted)
     transport, partner = egress.transport(tls=files.profiles), Partner(authority)
     reloading = asyncio.create_task(egress.paths.reload_changed_files())
     async with listening(partner) as url:
         files.replace("second.example", key=False)
-        await until(lambda: "egress.not_reloaded" in caplog.messages)
+        await until(lambda: "file.not_reloaded" in caplog.messages)
         seen = len(looks)
         await until(lambda: len(looks) > seen + 20)
         answered(await post_to(transport, url, profiles=PARTNER))
     assert partner.clients == ["first.example"]
-    told = [vars(each) for each in caplog.records if each.message == "egress.not_reloaded"]
+    told = [vars(each) for each in caplog.records if each.message == "file.not_reloaded"]
     assert [(each["levelno"], each["setting"]) for each in told] == [(logging.WARNING, "tls.partner")]
     assert files.certificate not in caplog.text
     reloading.cancel()

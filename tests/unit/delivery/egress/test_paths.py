@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from actors.configuration.policy import Policy
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.egress.file_value import FileValue, UnusableSetting
 from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http_exchange.transport import NO_PROFILES, ProfileNames
 from angarium.egress_settings import Profiles, ProxySettings, TlsSettings
+from angarium.file_value import FileValue, UnusableSetting
 
 URL = "https://example.com/"
 PROXY = ProxySettings(url="http://proxy.example:3128")

@@ -1,19 +1,23 @@
 """A value that is read from files, and read again when one of them changes.
 
-The owner of the value asks at an interval whether they have changed. If they cannot be used, the old value
+`reload_when_changed` asks at an interval whether they have changed. If they cannot be used, the old value
 stays, and the log says so once for each change: a certificate and its key are often replaced one after the
 other.
 """
 
+import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from actors.errors import BadInput
 
 log = logging.getLogger(__name__)
+
+FILES_CHECKED_EVERY_S = 5.0
+"""Interval at which a process checks whether the files of its settings have changed."""
 
 T = TypeVar("T")
 
@@ -51,10 +55,10 @@ class FileValue(Generic[T]):
         try:
             self.value = self._read()
         except (OSError, ValueError) as error:
-            log.warning("egress.not_reloaded", extra={"setting": self._name, "why": self._why(error)})
+            log.warning("file.not_reloaded", extra={"setting": self._name, "why": self._why(error)})
             return False
         self.version += 1
-        log.info("egress.reloaded", extra={"setting": self._name})
+        log.info("file.reloaded", extra={"setting": self._name})
         return True
 
     def _read_states(self) -> _FileStates:
@@ -72,6 +76,21 @@ class FileValue(Generic[T]):
         if isinstance(error, OSError):
             return error.strerror or type(error).__name__
         return str(error)
+
+
+class Refreshable(Protocol):
+    """A value that can be read again (`FileValue`)."""
+
+    def refresh(self) -> bool: ...
+
+
+async def reload_when_changed(values: Sequence[Refreshable], on_change: Callable[[], None]) -> None:
+    """Read values again when their files change, until cancelled; `on_change` is called after that."""
+    while values:
+        await asyncio.sleep(FILES_CHECKED_EVERY_S)
+        # In a thread: a file may lie on a disk that is slow, and authorities take milliseconds to read.
+        if any(await asyncio.to_thread(lambda: [each.refresh() for each in values])):
+            on_change()
 
 
 def _identity(file: str) -> tuple[int, int, int] | None:

@@ -1,0 +1,55 @@
+"""Secrets at rest, as `angarium doctor` reports them: sealed, in clear, or sealed and not to be opened."""
+
+from itertools import islice
+
+from msgspec.structs import replace
+
+from actors.errors import BadInput
+from angarium.access import Access
+from angarium.operations.configurations.sealing import KeyUse, count_keys
+from angarium.operations.installation.doctor.finding import Finding, ok, problem, warning
+from angarium.quantities import count_text
+
+SHOWN_MAX = 10
+_ROTATE = "angarium key rotate"
+
+
+async def sealing_findings(access: Access) -> list[Finding]:
+    """Examine the secrets of all receivers. Raises `Unavailable`."""
+    try:
+        access.keys()
+    except BadInput as error:
+        return [problem("secrets", str(error))]
+    use = await count_keys(access)
+    return [*_sealed(use), *_in_clear(use), *_unopened(use)]
+
+
+def _sealed(use: KeyUse) -> list[Finding]:
+    if not use.receivers:
+        return []
+    text = f"sealed with {', '.join(f'{key} ({count})' for key, count in use.receivers.items())}"
+    if use.present is None:
+        return [ok("secrets", f"{text}; whether they open is only checked with the key file")]
+    if older := sum(count for key, count in use.receivers.items() if key != use.present):
+        remedy = f"seal them with {use.present}, before an older key leaves the file"
+        return [warning("secrets", f"{text}: {older} not with the first key", remedy, _ROTATE)]
+    return [ok("secrets", text)]
+
+
+def _in_clear(use: KeyUse) -> list[Finding]:
+    if not use.in_clear:
+        return []
+    text = f"those of {count_text(len(use.in_clear), 'receiver')} lie in clear in NATS"
+    if use.present is None and not use.required:
+        return [ok("secrets", f"{text}; a key file seals them (docs/operating.md, Secrets at rest)")]
+    return [warning("secrets", text, "seal them", _ROTATE)]
+
+
+def _unopened(use: KeyUse) -> list[Finding]:
+    findings = [
+        replace(problem("secrets", f"{name}: {'; '.join(why)}"), receiver=name, ailment="misconfigured")
+        for name, why in islice(use.unopened.items(), SHOWN_MAX)
+    ]
+    if (more := len(use.unopened) - len(findings)) > 0:
+        findings.append(problem("secrets", f"those of {more} more receivers cannot be opened"))
+    return findings

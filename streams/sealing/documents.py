@@ -1,0 +1,101 @@
+"""Seals and opens all secrets of a configuration. A secret that is stored already keeps its sealed text.
+
+So a change of another member changes no sealed text, and a process without a key can keep what is stored.
+"""
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from msgspec import Struct
+
+from actors.configuration.secret_places import is_sealed, with_secrets
+from streams.sealing.keys import CannotOpen, Keys, key_of
+
+IN_CLEAR = ""
+"""Stands for the key of secrets that are not sealed."""
+
+
+class OpenedMembers(Struct, frozen=True):
+    """The members with opened secrets; `problems`: why others stay sealed, each with its place."""
+
+    members: dict[str, Any]
+    problems: tuple[str, ...]
+
+
+class SealedMembers(Struct, frozen=True):
+    """The members as they may be stored.
+
+    - `problems`: sealed texts that are neither stored nor can be opened.
+    - `in_clear`: places of secrets that are new and not sealed, for want of a key.
+    """
+
+    members: dict[str, Any]
+    problems: tuple[str, ...]
+    in_clear: tuple[str, ...]
+
+
+def opened(keys: Keys, receiver: str, members: dict[str, Any]) -> OpenedMembers:
+    """Open what these keys can open."""
+    problems: list[str] = []
+
+    def open_one(member: str, place: str, text: str) -> str:
+        if not is_sealed(text):
+            return text
+        match keys.open(receiver, member, text):
+            case CannotOpen(why):
+                problems.append(f"{place}: {why}")
+                return text
+            case found:
+                return found
+
+    return OpenedMembers(with_secrets(members, open_one), tuple(problems))
+
+
+def sealed(keys: Keys, receiver: str, members: dict[str, Any], stored: dict[str, Any]) -> SealedMembers:
+    """Seal all secrets, if there is a key; `stored`: the members that they replace, as they are stored."""
+    there = _stored_texts(keys, receiver, stored)
+    problems: list[str] = []
+    in_clear: list[str] = []
+
+    def seal_one(member: str, place: str, text: str) -> str:
+        known = there[member]
+        if is_sealed(text):
+            found = text if text in known.values() else keys.open(receiver, member, text)
+            if isinstance(found, CannotOpen):
+                problems.append(f"{place}: {found.why}")
+            return text
+        before = known.get(text)
+        if not keys:
+            if before != text:
+                in_clear.append(place)
+            return text
+        if before is not None and key_of(before) == keys.present:
+            return before
+        return keys.seal(receiver, member, text)
+
+    return SealedMembers(with_secrets(members, seal_one), tuple(problems), tuple(in_clear))
+
+
+def keys_used(members: dict[str, Any]) -> Counter[str]:
+    """The number of secrets by the ids of their keys; those that are not sealed under `IN_CLEAR`."""
+    found = Counter[str]()
+
+    def count(_: str, __: str, text: str) -> str:
+        found[key_of(text) if is_sealed(text) else IN_CLEAR] += 1
+        return text
+
+    with_secrets(members, count)
+    return found
+
+
+def _stored_texts(keys: Keys, receiver: str, stored: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The stored texts of each member, by what they mean as far as the keys can open them."""
+    texts: dict[str, dict[str, str]] = defaultdict(dict)
+
+    def note(member: str, _: str, text: str) -> str:
+        found = keys.open(receiver, member, text) if is_sealed(text) else text
+        texts[member][text if isinstance(found, CannotOpen) else found] = text
+        return text
+
+    with_secrets(stored, note)
+    return texts

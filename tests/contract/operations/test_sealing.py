@@ -1,0 +1,207 @@
+"""Operations on sealed configurations, and the rotation of the key that seals them."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from angarium.operations.configurations.get import ShownConfiguration, get_configuration
+from angarium.operations.configurations.patch import patch_configuration
+from angarium.operations.configurations.proposal import PutResult
+from angarium.operations.configurations.put import NewConfiguration, put_configuration
+from angarium.operations.configurations.rotate import Rotated, rotate_secret
+from angarium.operations.configurations.sealing import KeyRotation, KeyUse, key_use, rotate_key
+from angarium.operations.declarations.apply import Applied, apply
+from angarium.operations.declarations.export import Exported, export
+from angarium.operations.failures import NotDone
+from angarium.operations.installation.doctor.sealing_findings import sealing_findings
+from streams.buckets.sealing_marker import is_sealing, mark_sealing
+from streams.nats.jetstream import JetStream
+from streams.sealing.keys import NO_KEYS, Keys
+from tests.contract.support.configurations import NAME, URL, Configurations
+from tests.support.installation import install
+
+OLD, NEW = Keys({"old": b"o" * 32}), Keys({"new": b"n" * 32, "old": b"o" * 32})
+A, B = (f"whsec_{letter * 32}" for letter in "AB")
+ED25519 = "whsk_" + "A" * 43 + "="
+FULL: dict[str, Any] = {"url": URL, "secrets": [A], "headers": {"X-Team": "hush-header"}}
+
+
+class Sealing(Configurations):
+    """One installation, for a process with these keys or those."""
+
+    def use(self, keys: Keys) -> None:
+        self.to = replace(self.to, keys=lambda: keys)
+
+    async def put(self, members: dict[str, Any] | None, name: str = NAME, **said: Any) -> PutResult:
+        done = await put_configuration(self.to, name, NewConfiguration(members=members, **said))
+        assert isinstance(done, PutResult), done
+        return done
+
+    async def shown(self, name: str = NAME) -> ShownConfiguration:
+        found = await get_configuration(self.to, name)
+        assert isinstance(found, ShownConfiguration)
+        return found
+
+    async def opened(self, name: str = NAME) -> Any:
+        """The members, with the secrets that the present keys open."""
+        found = await self.to.configurations.get(name)
+        assert found is not None
+        return msgspec.json.decode(found.raw)
+
+    async def rotated(self) -> KeyRotation:
+        done = await rotate_key(self.to, lambda done, total: None)
+        assert isinstance(done, KeyRotation), done
+        return done
+
+    async def used(self) -> KeyUse:
+        found = await key_use(self.to)
+        assert isinstance(found, KeyUse)
+        return found
+
+    async def findings(self) -> list[tuple[str, str]]:
+        return [(each.level, each.sentence) for each in await sealing_findings(self.to)]
+
+
+@pytest.fixture
+async def bench(js: JetStream, prefix: str) -> Sealing:
+    return Sealing(js, await install(js, prefix), prefix)
+
+
+async def test_a_shown_configuration_can_be_put_again_with_and_without_the_key(bench: Sealing) -> None:
+    bench.use(NEW)
+    await bench.put(FULL | {"secrets": [ED25519]})
+    stored = await bench.stored()
+    assert stored["secrets"][0].startswith("sealed:new:")
+    shown = await bench.shown()
+    assert shown.members["secrets"][0].startswith("whpk_")
+    assert (shown.problems, shown.members["headers"]) == ([], {"X-Team": "…"})
+    assert (await bench.put(shown.members)).changes == []
+    assert await bench.stored() == stored
+
+    bench.use(NO_KEYS)
+    shown = await bench.shown()
+    assert (shown.problems, shown.members["secrets"]) == ([], ["…"])
+    done = await bench.put(shown.members | {"timeout_s": 5})
+    assert [str(each) for each in done.changes] == ["timeout_s: 15 (default) → 5"]
+    assert await bench.stored() == stored | {"timeout_s": 5}
+
+
+async def test_secrets_are_added_and_rotated_under_the_present_key(bench: Sealing) -> None:
+    bench.use(OLD)
+    await bench.put(FULL)
+    bench.use(NEW)
+    done = await bench.put(None, add_secret=B)
+    assert [str(each) for each in done.changes] == ["secrets: 1 → 2 (1 new)"]
+    assert (await bench.opened())["secrets"] == [B, A]
+    assert (await bench.used()).receivers == {"new": 1}
+    rotated = await rotate_secret(bench.to, NAME, 3600.0)
+    assert isinstance(rotated, Rotated)
+    members = await bench.opened()
+    assert members["secrets"] == [rotated.secret]
+    assert [each["secret"] for each in members["old_secrets"]] == [B, A]
+    assert not [each for each in (A, B, rotated.secret, "hush") if each in str(await bench.stored())]
+    patched = await patch_configuration(bench.to, NAME, {"headers": {"x-new": "other-hush"}})
+    assert isinstance(patched, PutResult)
+    assert [str(each) for each in patched.changes] == ["headers.x-new: none → …"]
+    assert "hush" not in str(await bench.stored())
+
+
+async def test_a_document_is_applied_twice_without_a_change(bench: Sealing) -> None:
+    bench.use(NEW)
+    done = await apply(bench.to, {NAME: FULL})
+    assert isinstance(done, Applied)
+    for keys in (NEW, NO_KEYS):
+        bench.use(keys)
+        exported = await export(bench.to)
+        assert isinstance(exported, Exported)
+        again = await apply(bench.to, exported.receivers)
+        assert isinstance(again, Applied)
+        assert [each.action for each in again.plan] == ["keep"]
+
+
+async def test_a_process_without_the_key_is_told_what_it_needs(bench: Sealing) -> None:
+    await mark_sealing(bench.js, bench.names, "new")
+    failure = await put_configuration(bench.to, NAME, NewConfiguration(members={"url": URL}))
+    assert isinstance(failure, NotDone)
+    assert failure.kind == "invalid"
+    assert "give it the key file (ANGARIUM_KEY_FILE)" in failure.sentence
+    assert await bench.stored() is None
+
+
+async def test_a_rotation_seals_what_is_left_and_a_second_one_finds_nothing(bench: Sealing) -> None:
+    bench.use(OLD)
+    await bench.put(FULL, "acme.old")
+    await bench.store(FULL, "acme.clear")
+    await bench.store({"url": URL}, "acme.unsigned")
+    bench.use(NEW)
+    await bench.put(FULL, "acme.new")
+    seen: list[tuple[int, int]] = []
+    done = await rotate_key(bench.to, lambda done, total: seen.append((done, total)))
+    assert done == KeyRotation(key="new", sealed=2, already=1, left={})
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert await bench.rotated() == KeyRotation(key="new", sealed=0, already=3, left={})
+    assert await bench.used() == KeyUse(
+        present="new", receivers={"new": 3}, in_clear=[], unopened={}, required=True
+    )
+    for name in ("acme.old", "acme.clear", "acme.new"):
+        assert await bench.opened(name) == FULL
+
+
+async def test_two_rotations_at_once_do_no_harm(bench: Sealing) -> None:
+    names = [f"acme.r{number}" for number in range(40)]
+    for name in names:
+        await bench.store(FULL, name)
+    bench.use(NEW)
+    done = await asyncio.gather(bench.rotated(), bench.rotated())
+    assert sum(each.sealed for each in done) == len(names)
+    assert all((each.sealed + each.already, each.left) == (len(names), {}) for each in done)
+    assert (await bench.used()).receivers == {"new": len(names)}
+
+
+async def test_a_rotation_names_what_it_leaves(bench: Sealing) -> None:
+    bench.use(Keys({"lost": b"l" * 32}))
+    await bench.put(FULL, "acme.lost")
+    bench.use(NEW)
+    await bench.store({"url": "ftp://x", "secrets": [A]}, "acme.invalid")
+    done = await bench.rotated()
+    assert (done.sealed, list(done.left)) == (0, ["acme.invalid", "acme.lost"])
+    assert "is sealed by the key lost" in done.left["acme.lost"][0]
+    assert list((await bench.used()).unopened) == ["acme.lost"]
+    assert (await bench.shown("acme.lost")).problems == [*done.left["acme.lost"]]
+
+
+async def test_a_rotation_needs_a_key(bench: Sealing) -> None:
+    await bench.store(FULL)
+    failure = await rotate_key(bench.to, lambda done, total: None)
+    assert isinstance(failure, NotDone)
+    assert failure.sentence == "there is no key to seal with: give a key file (ANGARIUM_KEY_FILE)"
+    assert not await is_sealing(bench.js, bench.names)
+
+
+async def test_the_doctor_says_what_lies_in_clear_and_what_cannot_be_opened(bench: Sealing) -> None:
+    assert await bench.findings() == []
+    await bench.store(FULL, "acme.clear")
+    clear = "those of 1 receiver lie in clear in NATS"
+    assert await bench.findings() == [
+        ("ok", f"{clear}; a key file seals them (docs/operating.md, Secrets at rest)")
+    ]
+    bench.use(OLD)
+    assert await bench.findings() == [("warning", f"{clear}: seal them (angarium key rotate)")]
+    await bench.rotated()
+    assert await bench.findings() == [("ok", "sealed with old (1)")]
+    bench.use(NEW)
+    older = "sealed with old (1): 1 not with the first key"
+    assert await bench.findings() == [
+        ("warning", f"{older}: seal them with new, before an older key leaves the file (angarium key rotate)")
+    ]
+    bench.use(NO_KEYS)
+    assert await bench.findings() == [
+        ("ok", "sealed with old (1); whether they open is only checked with the key file")
+    ]
+    bench.use(Keys({"old": b"x" * 32}))
+    (_, (level, sentence)) = await bench.findings()
+    assert level == "problem"
+    assert sentence.startswith("acme.clear: secrets[0]: was changed, or sealed for another receiver")

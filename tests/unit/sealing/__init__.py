@@ -1,0 +1,1 @@
+"""Tests of `streams.sealing`: single values, whole configurations, and the key file."""
