@@ -2,21 +2,24 @@
 
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 
 from msgspec import Struct
 
 from actors.machine.event import Event
 from streams.installation.topology import Names
+from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_for_command
 from streams.routing.fanout import event_in
 
-FIRST_SPAN_MIN = 256
-"""Positions from the end of the stream that are searched at first, at least; then four times as many."""
+FIRST_SPAN = 256
+"""Positions from the end of the stream that are searched at first; then four times as many, and so on."""
 SEARCHED_MAX = 10_000
 """Events of the tenant that are read."""
-SEARCHED_BYTES_MAX = 16 << 20
-"""Bytes of their bodies."""
+READ_BYTES_MAX = 64 << 20
+"""Bytes of the bodies that are read, of which the newest are kept."""
+KEPT_BYTES_MAX = 16 << 20
 PAGE_EVENTS = 512
 PAGE_BYTES = 1 << 20
 
@@ -28,54 +31,73 @@ class NewestEvents(Struct, frozen=True):
     is_cut: bool
 
 
-class _Reading(Struct):
-    """The bytes that may still be read, and whether events were left out because there are too many."""
-
-    bytes: int = SEARCHED_BYTES_MAX
-    is_cut: bool = False
-
-
 async def newest_events(
-    js: JetStream, names: Names, tenant: str, count: int, wanted: Callable[[Event], bool]
+    js: JetStream, names: Names, tenant: str, events_max: int, wanted: Callable[[Event], bool]
 ) -> NewestEvents:
-    """The newest `count` events of a tenant that are wanted. Raises `Unavailable` and `ApiError`."""
+    """The newest events of a tenant that are wanted. Raises `Unavailable` and `ApiError`."""
     info = await retry_for_command(js.existing_stream, names.events)
-    found, left, end, span = list[Event](), _Reading(), info.last, max(FIRST_SPAN_MIN, count)
-    while len(found) < count and end >= info.first and not left.is_cut:
-        start = max(info.first, end - span + 1)
-        found = [*await _in_span(js, names, tenant, start, end, count - len(found), wanted, left), *found]
-        end, span = start - 1, span * 4
-    return NewestEvents(found, left.is_cut)
+    search = _Search(js, names, tenant, events_max, wanted)
+    end = info.last
+    for step in count():
+        if search.is_over or end < info.first:
+            break
+        start = max(info.first, end - FIRST_SPAN * 4**step + 1)
+        await search.add_span(start, end)
+        end = start - 1
+    return NewestEvents(list(search.found), search.is_cut)
 
 
-async def _in_span(
-    js: JetStream,
-    names: Names,
-    tenant: str,
-    start: int,
-    end: int,
-    count: int,
-    wanted: Callable[[Event], bool],
-    left: _Reading,
-) -> deque[Event]:
-    """The newest wanted events between two positions."""
-    found, subject = deque[Event](maxlen=count), names.events_for(tenant)
-    while start <= end:
-        page = await retry_for_command(js.read, names.events, subject, start, PAGE_EVENTS, PAGE_BYTES)
-        if len(page.messages) + page.pending > SEARCHED_MAX and start < end:
-            # So many come from here to the end of the stream; the newest of them are read.
-            start, left.is_cut = (start + end + 1) // 2, True
-            continue
-        for message in page.messages:
-            if message.position > end:
-                return found
-            left.bytes -= len(message.data)
-            if not (event := event_in(names, message)).malformed and wanted(event):
-                found.append(event)
-        if not (page.messages and page.pending):
-            return found
-        if left.bytes <= 0:
-            left.is_cut = True
-            return found
-        start = page.messages[-1].position + 1
-    return found
+class _Search:
+    """A search from the end of the stream, span by span."""
+
+    def __init__(
+        self, js: JetStream, names: Names, tenant: str, events_max: int, wanted: Callable[[Event], bool]
+    ) -> None:
+        self.found = deque[Event]()
+        self.is_cut = False
+        self._js = js
+        self._names = names
+        self._subject = names.events_for(tenant)
+        self._events_max = events_max
+        self._wanted = wanted
+        self._read_bytes = self._kept_bytes = 0
+
+    @property
+    def is_over(self) -> bool:
+        """True if enough was found, or a bound was reached."""
+        return self.is_cut or len(self.found) >= self._events_max
+
+    async def add_span(self, start: int, end: int) -> None:
+        """Add the wanted events between two positions, which are older than all that were found."""
+        newer, self.found, position = self.found, deque[Event](), start
+        while position <= end:
+            page = await retry_for_command(
+                self._js.read, self._names.events, self._subject, position, PAGE_EVENTS, PAGE_BYTES
+            )
+            if len(page.messages) + page.pending > SEARCHED_MAX and position < end:
+                # So many come from here to the end of the stream; the newest of them are read.
+                position, self.is_cut = (position + end + 1) // 2, True
+                continue
+            for message in page.messages:
+                if message.position <= end:
+                    self._take(message, self._events_max - len(newer))
+            if self._read_bytes > READ_BYTES_MAX:
+                # Those that would come next are newer than what was found here.
+                self.found.clear()
+                self.is_cut = True
+            if self._read_bytes > READ_BYTES_MAX or not (page.messages and page.pending):
+                break
+            position = page.messages[-1].position + 1
+        self.found += newer
+
+    def _take(self, message: StoredMessage, events_max: int) -> None:
+        """Keep an event that is newer than those of its span that were found before."""
+        self._read_bytes += len(message.data)
+        event = event_in(self._names, message)
+        if event.malformed or not self._wanted(event):
+            return
+        self.found.append(event)
+        self._kept_bytes += len(event.body)
+        while len(self.found) > events_max or (self._kept_bytes > KEPT_BYTES_MAX and len(self.found) > 1):
+            self.is_cut = self.is_cut or len(self.found) <= events_max
+            self._kept_bytes -= len(self.found.popleft().body)

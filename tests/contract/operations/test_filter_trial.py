@@ -81,7 +81,7 @@ async def test_another_filter_can_be_tried_before_it_is_put(access: Access) -> N
 async def test_only_the_last_events_are_tried_oldest_first(
     access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(newest_events, "FIRST_SPAN_MIN", 8)
+    monkeypatch.setattr(newest_events, "FIRST_SPAN", 8)
     await put(access, events=["order"])
     for number in range(50):
         await publish(access, b"%d" % number, "order" if number % 5 == 0 else "user")
@@ -111,14 +111,18 @@ async def test_a_search_that_is_cut_says_so_and_has_the_newest(
 
 
 async def test_large_events_are_read_within_a_bound(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newest_events, "SEARCHED_BYTES_MAX", 1000)
-    monkeypatch.setattr(newest_events, "PAGE_EVENTS", 2)
+    monkeypatch.setattr(newest_events, "KEPT_BYTES_MAX", 1000)
     await put(access)
     for _ in range(10):
         await publish(access, b'"%s"' % (b"x" * 400))
     found = await tried(access)
     assert found.cut
-    assert 0 < len(found.events) < 10
+    assert [each.position for each in found.events] == [9, 10]
+    monkeypatch.setattr(newest_events, "FIRST_SPAN", 2)
+    monkeypatch.setattr(newest_events, "READ_BYTES_MAX", 1000)
+    found = await tried(access)
+    assert found.cut
+    assert [each.position for each in found.events] == [9, 10]
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,12 @@ def a_filter_changes() -> None:
 
 
 def a_choice_takes_several_turns() -> None:
-    """Events wait for a router whose tenant may judge one filter in a turn, and has two."""
+    """Events wait for a router whose tenant may judge one filter in a turn; the first event needs two turns."""
     with staged(Plan(receivers=(R, OTHER), filter_steps=1)) as stage:
-        stage.put(filter="@ != 'two'")
-        stage.put(OTHER, filter="@ == 'two'")
-        stage.announce("one", "two", "three")
+        stage.put(filter="@ != 'four'")
+        stage.put(OTHER, filter="@ == 'two'", region=["us"])
+        stage.announce("one")
+        stage.announce("two", "three", region="eu")
         _node(stage)
         stage.settle()
         stage.expect(stage.checkers.starts == 3, "the receivers get what they do not want, or too little")
