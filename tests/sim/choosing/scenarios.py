@@ -22,7 +22,7 @@ def a_filter_changes() -> None:
 
 
 def a_choice_takes_several_turns() -> None:
-    """Events wait for a router whose tenant may judge one filter in a turn; the first event needs two turns."""
+    """Events wait for a router whose tenant may judge one filter in a turn; the first event needs two."""
     with staged(Plan(receivers=(R, OTHER), filter_steps=1)) as stage:
         stage.put(filter="@ != 'four'")
         stage.put(OTHER, filter="@ == 'two'", region=["us"])

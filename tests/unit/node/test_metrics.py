@@ -108,7 +108,7 @@ def test_spans_are_counted_while_traces_are_exported() -> None:
 def test_each_reason_of_a_dead_letter_is_there_before_the_first_one() -> None:
     """Prometheus sees no increase in a series that begins with its first event."""
     found = labels_of(scraped(node({})), "angarium_dead_letters_total")
-    assert found == dict.fromkeys((*REASONS, "discarded"), 0)
+    assert found == dict.fromkeys((*REASONS, "discarded", "region"), 0)
 
 
 def test_buckets_add_up() -> None:
