@@ -8,6 +8,8 @@ import pytest
 from angarium.access import Access
 from angarium.operations.configurations.filter_trial import FilterTrial, try_filter
 from angarium.operations.failures import NotDone
+from angarium.operations.installation.doctor import filter_findings as filter_findings_module
+from angarium.operations.installation.doctor.filter_findings import filter_findings
 from angarium.settings import Settings
 from streams.nats.answers import Stored
 from streams.nats.connection import ConnectOptions, connect
@@ -31,8 +33,12 @@ async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
 
 
 async def put(access: Access, **members: object) -> None:
+    await put_other(access, NAME, **members)
+
+
+async def put_other(access: Access, receiver: str, **members: object) -> None:
     raw = msgspec.json.encode({"url": "https://a.example/"} | members)
-    await access.js.publish(access.names.receiver(NAME), raw)
+    await access.js.publish(access.names.receiver(receiver), raw)
 
 
 async def publish(
@@ -152,3 +158,31 @@ async def test_a_receiver_that_does_not_exist_or_is_invalid_is_refused(access: A
     refused = await try_filter(access, NAME, "a")
     assert isinstance(refused, NotDone)
     assert "url: required, but missing" in refused.text
+
+
+async def test_the_doctor_names_a_filter_that_fails_on_most_events(access: Access) -> None:
+    await put(access, filter="length(total) > `0`")
+    await put_other(access, "acme.well", filter="total > `1000`")
+    await put_other(access, "acme.plain")
+    await put_other(access, "acme.broken", filter="a >")
+    for total in range(4):
+        await publish(access, b'{"total": %d}' % total)
+    assert await filter_findings(access.js, access.installation) == []
+    for total in range(3):
+        await publish(access, b'{"total": "%d"}' % total)
+    (finding,) = await filter_findings(access.js, access.installation)
+    assert (finding.level, finding.subject) == ("warning", "filters")
+    assert finding.sentence == (
+        "the filter of acme.billing fails on 4 of its last 7 events: length() takes a string, an array or an "
+        "object, not number: correct it (angarium receiver test-filter acme.billing)"
+    )
+
+
+async def test_the_doctor_checks_a_few_filters_only(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_findings_module, "RECEIVERS_MAX", 2)
+    for number in range(4):
+        await put_other(access, f"acme.r{number}", filter="length(@)")
+    for _ in range(5):
+        await publish(access, b"1")
+    found = await filter_findings(access.js, access.installation)
+    assert [each.text.split()[3] for each in found] == ["acme.r0", "acme.r1"]

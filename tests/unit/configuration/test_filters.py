@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from actors.configuration.filters.compiling import NotAFilter, compile_expression
 from actors.configuration.filters.judging import FilterResult, decode_body, filter_of
 from actors.configuration.filters.work import STEPS_MAX, Work
+from actors.configuration.parsing import parse
+from actors.configuration.policy import Policy
+from actors.errors import InvalidPolicy
 
 ORDER = {
     "total": 250, "zero": 0, "region": "eu", "paid": True, "note": None, "name": "Ada", "tags": ["new",
@@ -186,3 +189,40 @@ def test_a_judgement_says_how_many_steps_it_took() -> None:
     few = filter_of("a").judge(decode_body(b'{"a": 1}')).steps
     many = filter_of("a[?@ > `1`]").judge(decode_body(b'{"a": [%s]}' % b",".join([b"1"] * 500))).steps
     assert few < 5 < 1500 <= many < STEPS_MAX
+
+
+def parsed(**members: Any) -> Policy:
+    return parse(json.dumps({"url": "https://example.com/"} | members).encode(), strict=True)[0]
+
+
+def problems(**members: Any) -> list[str]:
+    with pytest.raises(InvalidPolicy) as refused:
+        parsed(**members)
+    return refused.value.problems
+
+
+def test_a_configuration_has_a_filter_and_regions() -> None:
+    assert (parsed().filter, parsed().region) == (None, ())
+    policy = parsed(filter="total > `100`", region=["eu", "us-1"])
+    assert (policy.filter, policy.region) == ("total > `100`", ("eu", "us-1"))
+    assert parsed(region="eu").region == ("eu",)
+    assert parsed(region=None, filter=None) == parsed()
+
+
+def test_a_filter_and_regions_are_checked_when_they_are_put() -> None:
+    assert problems(filter="a >") == [
+        "filter: not JMESPath at its end; write texts in single quotes, numbers in backticks: "
+        "region == 'eu' && amount > `100`"
+    ]
+    assert problems(filter="") == ["filter: must be a string that is not empty"]
+    assert problems(region=["EU"]) == ["region: 'EU' is no label; use 1 to 32 of a-z 0-9 -"]
+    assert problems(region="") == ["region: '' is no label; use 1 to 32 of a-z 0-9 -"]
+    (problem,) = problems(region=[f"r{number}" for number in range(17)])
+    assert problem == "region: 17 labels, at most 16; leave it out for events of all regions"
+    assert problems(region=7) == ["region[0]: must be a string"]
+
+
+def test_an_event_goes_to_regions_that_name_it_or_none() -> None:
+    policy = parsed(region=["eu", "us"])
+    assert [policy.admits(each) for each in ("eu", "us", "asia", "")] == [True, True, False, True]
+    assert parsed().admits("asia")
