@@ -65,7 +65,6 @@ from streams.nats.retry import retry_until_answered
 from streams.nats.wire import Wire
 from streams.reading.backlog import READERS_MAX
 from streams.reading.pull_room import PullRoom
-from streams.routing.choosing.failures import ChoiceTotals
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.node_routing import Routing, RoutingTotals
@@ -242,10 +241,10 @@ async def joined_node(
     tenant_settings = SettingsByTenant(settings.tenants, settings.alerts)
     subscriptions, health_log = subscriptions_of(configurations), HealthLog()
     routing = Routing(
-        receiver_finder(configurations, subscriptions), freshness, copies, readers,
-        RoutingTotals(choices=ChoiceTotals(on_failure=health_log.filter_failed)),
+        receiver_finder(configurations, subscriptions), freshness, copies, readers, RoutingTotals(),
         tenant_settings, sending_rules_of(configurations).by_receiver,
         subscribed_tenants=lambda: subscriptions.tenants, partitions=settings.shards,
+        on_filter_failure=health_log.filter_failed,
         on_routed=None if tracing is None else tracing.tracer.routed,
     )  # fmt: skip
     context = NodeContext(

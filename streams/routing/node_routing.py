@@ -10,7 +10,7 @@ from actors.ids import is_tenant
 from actors.machine.event import Event
 from actors.tenant_settings import SettingsByTenant
 from streams.routing.choosing.choice import ReceiverChoice
-from streams.routing.choosing.failures import ChoiceTotals
+from streams.routing.choosing.failures import ChoiceTotals, FailedFilter
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.routed_events import RoutedEvent
@@ -61,6 +61,7 @@ class Routing(Struct, frozen=True):
     - `tenant_settings`: weights and rates.
     - `subscribed_tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
     - `letters`: bounds the dead letters of evicted events.
+    - `on_filter_failure`: called for each filter that cannot be judged. It must neither block nor raise.
     - `on_routed`: called for each event once its copies are stored; returns what is to be called once that
       is recorded, if anything. Both must neither block nor raise.
     """
@@ -76,6 +77,7 @@ class Routing(Struct, frozen=True):
     partitions: int = 1
     routed_by_tenant: EventsByTenant = field(default_factory=EventsByTenant)
     letters: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LETTERS_AT_ONCE))
+    on_filter_failure: Callable[[FailedFilter], None] = lambda failed: None
     on_routed: Callable[[RoutedEvent], Callable[[], None] | None] | None = None
 
     def choice(self, tenant: str, event: Event) -> ReceiverChoice:
@@ -87,4 +89,5 @@ class Routing(Struct, frozen=True):
         receivers = self.match(tenant, event.type, event.stored_at)
         if event.about:
             receivers = tuple(each for each in receivers if each != event.about)
-        return ReceiverChoice(event, receivers, self.rules(tenant), self.totals.choices)
+        rules, totals = self.rules(tenant), self.totals.choices
+        return ReceiverChoice(event, receivers, rules, totals, self.on_filter_failure)

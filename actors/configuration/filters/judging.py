@@ -22,7 +22,7 @@ ELEMENTS_MAX = 32_768
 """Commas in a body that is decoded."""
 FLOATS_MAX = 4_096
 """Fractions in a body that is decoded; one with an exponent counts as three, and a long one as several."""
-FLOAT_LENGTH = 32
+FLOAT_LENGTH = 20
 """Characters of a fraction that count as one."""
 DIGITS_MAX = 1_000
 """Digits in a row in a body that is decoded: to make a number of them takes time by their square."""

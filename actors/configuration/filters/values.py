@@ -2,7 +2,14 @@
 
 from typing import Any
 
-from actors.configuration.filters.work import CHARACTERS_A_STEP, NESTED_MAX, STEPS_A_PAIR, TooDear, Work
+from actors.configuration.filters.work import (
+    CHARACTERS_A_STEP,
+    NESTED_MAX,
+    STEPS_A_CALL,
+    STEPS_A_PAIR,
+    TooDear,
+    Work,
+)
 
 _KINDS: dict[type, str] = {
     type(None): "null", bool: "boolean", int: "number", float: "number", str: "string", list: "array",
@@ -28,7 +35,7 @@ def kind_of(value: Any) -> str:
 
 
 def is_equal(left: Any, right: Any, work: Work, depth: int = NESTED_MAX) -> bool:
-    """True for equal JSON. Each pair of elements is a step; a long text takes several. Raises TooDear."""
+    """True for equal JSON. Each pair of elements takes steps, and so does a long text. Raises TooDear."""
     if left is right and not isinstance(left, float):
         return True
     kind = _KINDS[type(left)]
@@ -42,7 +49,7 @@ def is_equal(left: Any, right: Any, work: Work, depth: int = NESTED_MAX) -> bool
         return False
     if depth == 0:
         raise TooDear(f"values nested deeper than {NESTED_MAX} are compared")
-    work.spend(len(left) * STEPS_A_PAIR)
+    work.spend((1 + len(left)) * STEPS_A_PAIR + STEPS_A_CALL)
     if kind == "array":
         return all(is_equal(one, other, work, depth - 1) for one, other in zip(left, right, strict=True))
     return all(name in right and is_equal(one, right[name], work, depth - 1) for name, one in left.items())

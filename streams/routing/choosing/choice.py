@@ -7,7 +7,7 @@ once.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from actors.configuration.filters.judging import Filter, FilterAnswer, FilterResult, decode_body
 from actors.configuration.filters.sending_rules import SendingRule
@@ -27,10 +27,11 @@ BYTES_A_STEP = 16
 class ReceiverChoice:
     """The choice among the `receivers` that subscribe to an event, with the `rules` of some of them.
 
+    `on_failure`: called for each filter that cannot be judged. It must neither block nor raise.
     `steps_in_a_row`: the steps since other work had a turn.
     """
 
-    __slots__ = ("_event", "_left", "_not_sent", "_receivers", "_totals", "steps_in_a_row")
+    __slots__ = ("_event", "_left", "_not_sent", "_on_failure", "_receivers", "_totals", "steps_in_a_row")
 
     def __init__(
         self,
@@ -38,10 +39,12 @@ class ReceiverChoice:
         receivers: tuple[str, ...],
         rules: Mapping[str, SendingRule],
         totals: ChoiceTotals,
+        on_failure: Callable[[FailedFilter], None] = lambda failed: None,
     ) -> None:
         self._event = event
         self._receivers = receivers
         self._totals = totals
+        self._on_failure = on_failure
         self.steps_in_a_row = 0
         self._not_sent = set[str]()
         self._left: dict[Filter, list[str]] = {}
@@ -103,7 +106,7 @@ class ReceiverChoice:
         self._not_sent.update(receivers)
         self._totals.filtered += len(receivers)
         if result is not FilterResult.STOPPED:
-            event = self._event
-            self._totals.failed(
-                FailedFilter(tuple(receivers), event.type, event.position, result.value, judgement.why)
-            )
+            event, reason = self._event, result.value
+            self._totals.failures[reason] += len(receivers)
+            failed = FailedFilter(tuple(receivers), event.type, event.position, reason, judgement.why)
+            self._on_failure(failed)

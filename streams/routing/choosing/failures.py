@@ -1,6 +1,4 @@
-"""Counts what filters and regions have kept from receivers, and tells of filters that could not be judged."""
-
-from collections.abc import Callable
+"""Counts of what filters and regions have kept from receivers, and filters that could not be judged."""
 
 from msgspec import Struct, field
 
@@ -26,16 +24,8 @@ class ChoiceTotals(Struct):
     - `filtered`: a filter did not let the event through, or could not be judged.
     - `outside_region`: the receiver has regions, and the event's is not among them.
     - `failures`: filters that could not be judged, by reason; these are `filtered`, too.
-    - `on_failure`: called for each of them. It must neither block nor raise.
     """
 
     filtered: int = 0
     outside_region: int = 0
     failures: dict[str, int] = field(default_factory=lambda: {each.value: 0 for each in FAILURES})
-    on_failure: Callable[[FailedFilter], None] | None = None
-
-    def failed(self, failed: FailedFilter) -> None:
-        """Count filters that could not be judged."""
-        self.failures[failed.reason] += len(failed.receivers)
-        if self.on_failure is not None:
-            self.on_failure(failed)

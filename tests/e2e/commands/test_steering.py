@@ -139,6 +139,6 @@ def test_a_filter_is_tried_before_it_is_set(terminal: Terminal) -> None:
     assert terminal.json(*trial)["sent"] == 1
     assert "not JMESPath at its end" in terminal.failed(*trial[:-1], "total >", status=2)
     changed = terminal.done("receiver", "set", "trial.billing", "--filter", "total > `100`", "--region", "eu")
-    assert changed.splitlines()[1:] == ["  filter: none → total > `100`", "  region: eu, us → eu"]
+    assert changed.splitlines()[1:] == ["  region: eu, us → eu", "  filter: none → total > `100`"]
     error = terminal.failed("publish", "trial", "{}", "--region", "E U", status=2)
     assert "--region: 1 to 32 of a-z 0-9 -" in error

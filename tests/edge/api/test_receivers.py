@@ -325,7 +325,7 @@ async def test_a_filter_is_tried_on_the_last_events(api: Api) -> None:
         other = await client.post(f"{BILLING}/test-filter", json={"filter": "total == `4`", "last": 3})
         wrong = await client.post(f"{BILLING}/test-filter", json={"filter": "total >"})
         many = await client.post(f"{BILLING}/test-filter", json={"last": 1001})
-        nobody = await client.post(f"{LIST}/nobody/test-filter")
+        missing = await client.post(f"{LIST}/missing/test-filter")
     assert shown["filter"] == "total > `2`"
     assert own.status_code == 200
     told = own.json()
@@ -334,7 +334,7 @@ async def test_a_filter_is_tried_on_the_last_events(api: Api) -> None:
     assert [each["result"] for each in other.json()["events"]] == ["filter", "filter", "sent"]
     assert "not JMESPath" in problem(wrong, 422, "invalid")
     assert pointers(many) == ["/last"]
-    problem(nobody, 404, "not-found")
+    problem(missing, 404, "not-found")
 
 
 async def test_a_region_is_a_label_or_a_list_of_them(api: Api) -> None:

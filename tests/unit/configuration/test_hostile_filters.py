@@ -5,6 +5,7 @@ What is counted are calls of functions, which are the same on every machine. The
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def doubled(text: str, times: int) -> str:
 JUST_DECODED: dict[str, bytes] = {
     "everything": b'{"a":[%s],"f":[%s],"s":[%s]}' % (
         b",".join([b"[]"] * (CONTAINERS_MAX - 4)),
-        b",".join([b"0.1234567890123456789012345"] * FLOATS_MAX),
+        b",".join([b"0.1234567890123456789012345"] * (FLOATS_MAX // 2)),
         b",".join([b'"\\u00e9\\u00e9"'] * 3000),
     ),
     "arrays": filled(b"[]", count_max=CONTAINERS_MAX - 1),
@@ -111,8 +112,7 @@ def test_no_filter_takes_more_than_its_steps_over_a_hostile_body(name: str) -> N
     assert decoded.problem is None
     assert calls < CALLS_A_STEP * FLOATS_MAX
     for text in EXPRESSIONS:
-        judge = filter_of(text)
-        answer, calls = calls_of(lambda judge=judge: judge.judge(decoded))
+        answer, calls = calls_of(partial(filter_of(text).judge, decoded))
         assert answer.steps <= STEPS_MAX, text
         assert calls <= CALLS_A_STEP * answer.steps + 50, (text, calls, answer)
 

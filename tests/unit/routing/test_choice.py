@@ -78,9 +78,10 @@ async def test_the_body_is_decoded_once_and_equal_filters_are_judged_once(
 
 async def test_a_filter_that_cannot_be_judged_is_counted_and_told_and_sends_nothing() -> None:
     told = list[FailedFilter]()
-    totals = ChoiceTotals(on_failure=told.append)
+    totals = ChoiceTotals()
     rules = {"acme.a": rule("length(total)"), "acme.b": rule("length(total)"), "acme.c": rule("total")}
-    chosen = choice(rules, totals=totals, type="order.paid")
+    order = event(5, body=BODY, type="order.paid")
+    chosen = ReceiverChoice(order, tuple(rules), rules, totals, told.append)
     assert await chosen.advance()
     assert chosen.chosen == ("acme.c",)
     assert totals.failures == {"not_json": 0, "failed": 2, "too_dear": 0}
