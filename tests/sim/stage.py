@@ -123,13 +123,13 @@ class Stage:
         self.do(delete)
 
     def announce(self, *ids: str, tenant: str = "acme", region: str = "") -> None:
-        """Publish to all who subscribe; the body is the id, as JSON."""
+        """Publish to all who subscribe; the body is the id."""
 
         async def announce(js: JetStream) -> None:
             for each in ids:
                 headers = {"Angarium-Id": each} | ({"Angarium-Region": region} if region else {})
-                subject, body = self.run.names.publish_event(tenant, "order"), msgspec.json.encode(each)
-                assert isinstance(await js.publish(subject, body, headers), Stored)
+                subject = self.run.names.publish_event(tenant, "order")
+                assert isinstance(await js.publish(subject, each.encode(), headers), Stored)
 
         self.do(announce)
 

@@ -10,13 +10,13 @@ OTHER = "acme.r1"
 def a_filter_changes() -> None:
     """A receiver gets another filter, and two seconds later events that one of the two lets through."""
     with staged() as stage:
-        stage.put(filter="@ == 'one'")
+        stage.put(filter="@ == `1`")
         _node(stage)
-        stage.announce("one")
+        stage.announce("1")
         stage.wait(1.0)
-        stage.put(filter="@ == 'two'")
+        stage.put(filter="@ == `2`")
         stage.wait(2.0)
-        stage.announce("two", "three")
+        stage.announce("2", "3")
         stage.settle()
         stage.expect(stage.checkers.starts == 2, "the receiver gets what it does not want, or too little")
 
@@ -24,10 +24,10 @@ def a_filter_changes() -> None:
 def a_choice_takes_several_turns() -> None:
     """Events wait for a router whose tenant may judge one filter in a turn; the first event needs two."""
     with staged(Plan(receivers=(R, OTHER), filter_steps=1)) as stage:
-        stage.put(filter="@ != 'four'")
-        stage.put(OTHER, filter="@ == 'two'", region=["us"])
-        stage.announce("one")
-        stage.announce("two", "three", region="eu")
+        stage.put(filter="@ != `4`")
+        stage.put(OTHER, filter="@ == `2`", region=["us"])
+        stage.announce("1")
+        stage.announce("2", "3", region="eu")
         _node(stage)
         stage.settle()
         stage.expect(stage.checkers.starts == 3, "the receivers get what they do not want, or too little")
@@ -38,7 +38,7 @@ def an_event_waits_as_the_region_changes() -> None:
     with staged() as stage:
         stage.put(paused=True)
         _node(stage)
-        stage.announce("one", region="eu")
+        stage.announce("1", region="eu")
         stage.wait(2.0)
         stage.put(region=["us"])
         stage.settle()
