@@ -244,8 +244,7 @@ async def joined_node(
         receiver_finder(configurations, subscriptions), freshness, copies, readers, RoutingTotals(),
         tenant_settings, sending_rules_of(configurations).by_receiver,
         subscribed_tenants=lambda: subscriptions.tenants, partitions=settings.shards,
-        on_filter_failure=health_log.filter_failed,
-        on_routed=None if tracing is None else tracing.tracer.routed,
+        on_filter_failure=health_log.filter_failed, on_routed=tracing.tracer.routed if tracing else None,
     )  # fmt: skip
     context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, configurations=configurations,

@@ -37,10 +37,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "__main__",
     ),
     "actors.configuration": (
+        "secret_places",
         "custom_signature signing_secrets",
         "policy",
-        "credentials filters",
-        "problems",
+        "filters",
+        "credentials problems",
         "parsing",
     ),
     "actors.machine": (
