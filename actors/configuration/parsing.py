@@ -39,7 +39,7 @@ PERIODS = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": 
 }
 """Spellings of a period after the `/` of a rate."""
 RESERVED = frozenset({
-    "description", "labels", "region", "filter", "transform", "adaptive",
+    "description", "labels", "transform", "adaptive",
 })  # fmt: skip
 _RATE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*/\s*([a-z]+)\s*\Z")
 _RATE_EXAMPLE = 'write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}'
@@ -145,6 +145,8 @@ def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
                     problems.append(f"rate: {_not_a_rate(value)}; {_RATE_EXAMPLE}")
                     continue
                 value = rate
+            elif each.name == "region" and not isinstance(value, list):
+                value = [] if value is None else [value]
             try:
                 good[each.name] = msgspec.convert(value, each.type)
             except msgspec.ValidationError as error:

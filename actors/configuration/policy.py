@@ -109,6 +109,11 @@ def alert_limits(*settings: AlertSettings) -> AlertLimits:
     return found
 
 
+def is_admitted(region: str, regions: tuple[str, ...]) -> bool:
+    """True if an event of that region goes to these: one without a region does, and none means all."""
+    return not region or not regions or region in regions
+
+
 class OldSecret(Struct, frozen=True, kw_only=True, gc=False):
     """A secret that signs in addition to the newer ones, until a given time. Its repr shows nothing."""
 
@@ -141,8 +146,14 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     handshake: Literal["none", "hmac", "cloudevents"] = "none"
     proxy: str | None = DEFAULT_PROXY
     tls: str | None = None
+    filter: Annotated[str, Meta(min_length=1)] | None = None
+    region: tuple[str, ...] = ()
     paused: bool = False
     alerts: AlertSettings = NO_ALERT_SETTINGS
 
     def __repr__(self) -> str:
         return "Policy(…)"
+
+    def admits(self, region: str) -> bool:
+        """True if events of that region may be sent."""
+        return is_admitted(region, self.region)

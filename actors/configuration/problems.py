@@ -10,6 +10,8 @@ from itertools import islice
 from urllib.parse import urlsplit
 
 from actors.configuration.custom_signature import signature_problems
+from actors.configuration.filters.compiling import NotAFilter
+from actors.configuration.filters.judging import filter_of
 from actors.configuration.policy import Policy
 from actors.configuration.secret_places import is_sealed
 from actors.configuration.signing_secrets import is_hmac_secret, secret_key
@@ -20,10 +22,13 @@ HEADERS_LENGTH_MAX = 16 << 10
 """Characters of all header names and values together."""
 PATTERNS_MAX = 256
 PATTERN_LENGTH_MAX = 200
+REGIONS_MAX = 16
+REGION_TEXT = "1 to 32 of a-z 0-9 -"
 WILDCARDS_MAX = 4
 """Number of `*` that a pattern may contain: each multiplies the paths on which a type is searched."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}\Z")
 _PROFILE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_REGION = re.compile(r"[a-z0-9-]{1,32}\Z")
 _SPACE_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,4096}\Z")
 _OWN_HEADER_PREFIXES = ("webhook-", "angarium-")
@@ -52,6 +57,8 @@ def too_many(policy: Policy) -> Iterator[str]:
     if (count := len(policy.events)) > PATTERNS_MAX:
         remedy = "a wildcard (order.*, order.>) stands for many"
         yield f"events: {count} patterns, at most {PATTERNS_MAX}; {remedy}"
+    if (count := len(policy.region)) > REGIONS_MAX:
+        yield f"region: {count} labels, at most {REGIONS_MAX}; leave it out for events of all regions"
 
 
 def further_problems(policy: Policy) -> list[str]:
@@ -79,6 +86,14 @@ def further_problems(policy: Policy) -> list[str]:
         elif (count := pattern.count("*")) > WILDCARDS_MAX:
             remedy = "write out more tokens, or end it with > (order.>)"
             problems.append(f"events[{i}]: {count} tokens are *, at most {WILDCARDS_MAX}; {remedy}")
+    for label in policy.region[:REGIONS_MAX]:
+        if not is_region(label):
+            problems.append(f"region: {label[:64]!r} is no label; use {REGION_TEXT}")
+    if policy.filter is not None:
+        try:
+            filter_of(policy.filter)
+        except NotAFilter as error:
+            problems.append(f"filter: {error}")
     return problems
 
 
@@ -89,6 +104,11 @@ def _may_be_hmac(secret: str) -> bool:
 def is_pattern(text: str) -> bool:
     """True for a NATS wildcard over event types."""
     return len(text) <= PATTERN_LENGTH_MAX and _WILDCARD.match(text) is not None
+
+
+def is_region(text: str) -> bool:
+    """True for the label of a region."""
+    return _REGION.match(text) is not None
 
 
 def is_profile_name(text: str) -> bool:

@@ -17,6 +17,7 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
     - `again`: the mark of a replay or a redrive; empty for the original.
     - `source`: position of the event that the router copied it from; 0 for a direct send.
     - `traceparent`, `tracestate`: the trace headers as published.
+    - `region`: the region that its data belongs to; empty if the producer named none.
     - `about`: the receiver that the event is about, if it is about an alert and not a copy.
     - `malformed`: why the message cannot be passed on as it was published; such an event becomes a dead
       letter when its turn comes.
@@ -35,6 +36,7 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
     malformed: str = ""
     published_at: float = 0.0
     about: str = ""
+    region: str = ""
 
     @property
     def accepted_at(self) -> float:

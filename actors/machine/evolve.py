@@ -171,10 +171,12 @@ def parts_of(fact: f.AttemptFailed | f.Throttled) -> Sequence[tuple[Numbered, ..
 
 
 def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
-    """The state after events have become dead letters: each is to be buried."""
-    opened, burials = state.open, state.burials
+    """The state after events were given up: each is to be buried, unless they are discarded."""
+    opened, burials, is_discarded = state.open, state.burials, fact.reason == f.OUTSIDE_REGION
     for each in fact.events:
         opened = tuple(other for other in opened if other.position != each.position)
+        if is_discarded:
+            continue
         burials += (f.Burial(
             position=each.position, sequence=each.sequence, reason=fact.reason, attempts=fact.attempts,
             status=fact.status,
@@ -188,7 +190,8 @@ def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
         bucket=bucket,
         dead_letter_at=last_dead_letter_at(state, fact),
     )
-    return _count(state, dead=len(fact.events))
+    count = len(fact.events)
+    return _count(state, discarded=count) if is_discarded else _count(state, dead=count)
 
 
 def _after_removal(state: State, fact: f.Removed) -> State:

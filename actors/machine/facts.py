@@ -16,6 +16,8 @@ from actors.machine.numbering import Numbered
 
 ERASED = "erased"
 """The reason in facts about events that an operator erased."""
+OUTSIDE_REGION = "region"
+"""The reason in facts about events of a region that is not among the receiver's: they are discarded."""
 AlertKind = Literal["failing", "offline", "disabled", "behind", "dead_letters", "misconfigured",
                     "handshake_failed"]  # fmt: skip
 
@@ -105,6 +107,7 @@ class Burial(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 class DeadLettered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="dead_lettered"):
     """The event is given up for a stated `reason`: it is settled, and its dead letter has to be stored.
 
+    There is no dead letter for the reason `region`: such events are discarded, and may not leave it.
     `by`: who asked for it, as that client said, if the event was skipped.
     """
 

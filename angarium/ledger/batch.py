@@ -196,6 +196,11 @@ class RowBatch(Struct):
                 for event in events:
                     self._delivery(receiver, event)
                 return
+            case f.DeadLettered(events=events, at=at, reason=f.OUTSIDE_REGION, attempts=attempts):
+                for event in events:
+                    ended = milliseconds(at), schema.DISCARDED, f.OUTSIDE_REGION
+                    self._delivery(receiver, event, attempts, *ended)
+                return
             case f.DeadLettered(events=events, at=at, reason=reason, attempts=attempts):
                 for event in events:
                     self._delivery(receiver, event, attempts, milliseconds(at), schema.DEAD, reason)

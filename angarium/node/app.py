@@ -43,7 +43,12 @@ from angarium.settings import Settings
 from angarium.telemetry.metrics.open_export import open_metrics_export
 from angarium.telemetry.open_tracing import Tracing, exporting_spans, open_tracing
 from angarium.terminal.run import ending_signals
-from streams.buckets.known_configurations import KnownConfigurations, receiver_finder, subscriptions_of
+from streams.buckets.known_configurations import (
+    KnownConfigurations,
+    receiver_finder,
+    sending_rules_of,
+    subscriptions_of,
+)
 from streams.buckets.sealing_marker import mark_sealing
 from streams.clock import SystemTime, Timekeeper
 from streams.control_requests.micro_service import Identity, MicroService
@@ -234,17 +239,18 @@ async def joined_node(
     copies = CopySlots(COPIES_AT_ONCE)
     readers = asyncio.Semaphore(READERS_MAX)
     tenant_settings = SettingsByTenant(settings.tenants, settings.alerts)
-    subscriptions = subscriptions_of(configurations)
+    subscriptions, health_log = subscriptions_of(configurations), HealthLog()
     routing = Routing(
         receiver_finder(configurations, subscriptions), freshness, copies, readers, RoutingTotals(),
-        tenant_settings, subscribed_tenants=lambda: subscriptions.tenants, partitions=settings.shards,
-        on_routed=None if tracing is None else tracing.tracer.routed,
+        tenant_settings, sending_rules_of(configurations).by_receiver,
+        subscribed_tenants=lambda: subscriptions.tenants, partitions=settings.shards,
+        on_filter_failure=health_log.filter_failed, on_routed=tracing.tracer.routed if tracing else None,
     )  # fmt: skip
     context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, configurations=configurations,
         sender=sender, readers=readers, pull_room=PullRoom(), loads=LoadSlots(begin=PacedStarts().begin),
         burials_at_once=asyncio.Semaphore(1), routing=routing,
-        totals=NodeTotals(), health_log=HealthLog(), saturated=saturated, holders=NodeHolders(),
+        totals=NodeTotals(), health_log=health_log, saturated=saturated, holders=NodeHolders(),
         drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
         tracing=tracing, metrics_names=settings.metrics_names, proxy_connections=proxy_connections,
     )  # fmt: skip

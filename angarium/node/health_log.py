@@ -1,4 +1,4 @@
-"""Log lines about receivers: which were disabled, are offline, are back, or may not get events.
+"""Log lines about receivers: which were disabled, are offline, are back, may not get events; failed filters.
 
 One tenant with thousands of flapping receivers must not flood the log, nor hide the lines of another. So each
 tenant gets a few lines of each kind at once, then one per second, which says how many it stands for.
@@ -13,12 +13,13 @@ from actors.machine.alerts.health_changes import HealthChange, HealthChangeName
 from actors.machine.facts import AlertFact, AlertRaised, AlertRecovered
 from actors.times_as_text import instant_text
 from angarium.rate_limited_log import RateLimitedLog
+from streams.routing.choosing.failures import FailedFilter
 
 BURST_MAX = 8
 TENANTS_MAX = 1024
 """Number of tenants above which those with nothing to report are forgotten."""
 log = logging.getLogger(__name__)
-LineName = HealthChangeName | Literal["alert_raised", "alert_recovered"]
+LineName = HealthChangeName | Literal["alert_raised", "alert_recovered", "filter_failed"]
 _LINES: dict[LineName, Callable[[], RateLimitedLog]] = {
     "disabled": lambda: RateLimitedLog(log, "receiver.disabled", burst=BURST_MAX),
     "offline": lambda: RateLimitedLog(log, "receiver.offline", burst=BURST_MAX),
@@ -27,6 +28,7 @@ _LINES: dict[LineName, Callable[[], RateLimitedLog]] = {
     "verified": lambda: RateLimitedLog(log, "receiver.verified", burst=BURST_MAX, level=logging.INFO),
     "recovered": lambda: RateLimitedLog(log, "receiver.recovered", burst=BURST_MAX, level=logging.INFO),
     "alert_raised": lambda: RateLimitedLog(log, "alert.raised", burst=BURST_MAX),
+    "filter_failed": lambda: RateLimitedLog(log, "receiver.filter_failed", burst=BURST_MAX),
     "alert_recovered": lambda: RateLimitedLog(log, "alert.recovered", burst=BURST_MAX, level=logging.INFO),
 }
 
@@ -53,6 +55,15 @@ class HealthLog:
             case _:
                 assert_never(fact)
         line(receiver=fact.receiver, alert=fact.alert, number=fact.number, why=fact.why, **when)
+
+    def filter_failed(self, failed: FailedFilter) -> None:
+        """Log that an event was not sent, since the filter of a receiver could not be judged for it."""
+        first, *others = failed.receivers
+        more = {"others": len(others)} if others else {}
+        self._line(first, "filter_failed")(
+            receiver=first, type=failed.event_type, position=failed.position, reason=failed.reason,
+            why=failed.why, **more,
+        )  # fmt: skip
 
     def _line(self, receiver: str, name: LineName) -> RateLimitedLog:
         key = tenant_of(receiver), name

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from actors.configuration.filters.sending_rules import SendingRules
 from actors.configuration.parsing import bounded_members, parse_members
 from actors.configuration.policy import Policy, Rate
 from actors.errors import InvalidPolicy, Unavailable
@@ -168,10 +169,10 @@ class KnownConfigurations:
         known = self._known.get(receiver)
         return known.policy if known and not known.unusable else None
 
-    def events(self, receiver: str) -> tuple[str, ...]:
-        """The patterns of the events that the receiver subscribes to, even if this node cannot send them."""
+    def subscriber(self, receiver: str) -> Policy | None:
+        """The configuration that says which events the receiver gets, even if this node cannot send them."""
         known = self._known.get(receiver)
-        return known.policy.events if known and known.policy else ()
+        return known.policy if known else None
 
     def known(self, receiver: str) -> bool:
         """True if there is a configuration, valid or not."""
@@ -366,7 +367,15 @@ def subscriptions_of(configurations: KnownConfigurations) -> Subscriptions:
     subscriptions = Subscriptions()
 
     def keep(receiver: str) -> None:
-        subscriptions.put(receiver, configurations.events(receiver))
+        policy = configurations.subscriber(receiver)
+        subscriptions.put(receiver, policy.events if policy else ())
 
     configurations.on_change(keep)
     return subscriptions
+
+
+def sending_rules_of(configurations: KnownConfigurations) -> SendingRules:
+    """The rules of the receivers, kept up to date from now on, together with their subscriptions."""
+    rules = SendingRules()
+    configurations.on_change(lambda receiver: rules.put(receiver, configurations.subscriber(receiver)))
+    return rules

@@ -36,6 +36,7 @@ from streams.nats.wire_names import (
     DEAD_SEQUENCE,
     DEAD_STATUS,
     EVENT_ID,
+    EVENT_REGION,
     EVENT_SOURCE,
     EVENT_TYPE,
     MESSAGE_ID,
@@ -57,7 +58,9 @@ LETTER_HEADERS_BYTES_MAX = BLOCK_BYTES_MAX - 64
 """Bytes of all headers of a letter: it has to be read again."""
 FEW_HEADERS_BYTES_MAX = 8 << 10
 """Bytes of headers if the body leaves no room for more in the stream of the letters."""
-_HEADERS_KEPT_FIRST = frozenset({EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE, EVENT_SOURCE})
+_HEADERS_KEPT_FIRST = frozenset({
+    EVENT_TYPE, EVENT_REGION, CONTENT_TYPE, TRACEPARENT, TRACESTATE, EVENT_SOURCE,
+})  # fmt: skip
 """Headers that are needed when the event is sent again or erased: they have priority over all others."""
 TOKEN_BYTES_MAX = 256
 """Bytes of a tenant or a name in the subject of a letter; valid ones have 64 at most."""

@@ -11,6 +11,7 @@ Header names are case-sensitive: NATS keeps their case (ADR-4).
 import re
 from functools import lru_cache
 
+from actors.configuration.problems import REGION_TEXT, is_region
 from actors.errors import InvalidName
 from actors.ids import OUR_TYPES, check_type, event_id, is_alert_type, split_receiver
 from actors.machine.event import Event
@@ -21,6 +22,7 @@ from streams.nats.wire_names import (
     EVENT_AGAIN,
     EVENT_ID,
     EVENT_PUBLISHED,
+    EVENT_REGION,
     EVENT_SOURCE,
     EVENT_TYPE,
     MESSAGE_ID,
@@ -35,7 +37,7 @@ CONTENT_TYPE_DEFAULT = "application/json"
 _NONE_GIVEN = dict.fromkeys(
     (
         EVENT_TYPE, CONTENT_TYPE, EVENT_AGAIN, EVENT_SOURCE, EVENT_PUBLISHED, TRACEPARENT, TRACESTATE,
-        EVENT_ID, MESSAGE_ID,
+        EVENT_ID, MESSAGE_ID, EVENT_REGION,
     ),
     "",
 )  # fmt: skip
@@ -100,6 +102,8 @@ def event_of(position: int, stored_at: float, headers: dict[str, str] | None, bo
         again, malformed = "", f"{EVENT_AGAIN}: set by replays and redrives only; leave it out"
     if source and not _SOURCE.match(source):
         source, malformed = "", f"{EVENT_SOURCE}: set by the router only; leave it out"
+    if (region := given[EVENT_REGION]) and not is_region(region):
+        region, malformed = "", f"{EVENT_REGION}: one label, {REGION_TEXT}"
     published_at = 0.0
     if (source or again) and given[EVENT_PUBLISHED]:
         try:
@@ -126,6 +130,7 @@ def event_of(position: int, stored_at: float, headers: dict[str, str] | None, bo
         tracestate=tracestate if tracestate and _TRACESTATE.match(tracestate) else "",
         malformed=malformed,
         published_at=published_at,
+        region=region,
     )
 
 

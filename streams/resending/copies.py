@@ -10,6 +10,7 @@ from streams.nats.wire_names import (
     CONTENT_TYPE,
     EVENT_AGAIN,
     EVENT_ID,
+    EVENT_REGION,
     EVENT_TYPE,
     HEADERS_TOO_LARGE,
     MESSAGE_ID,
@@ -23,7 +24,7 @@ TOO_LARGE_CODES = (MESSAGE_TOO_LARGE, HEADERS_TOO_LARGE)
 PAGE_MAX = 256
 PAGE_BYTES_MAX = 1 << 20
 
-_KEPT = (EVENT_ID, EVENT_TYPE, CONTENT_TYPE, TRACEPARENT, TRACESTATE)
+_KEPT = (EVENT_ID, EVENT_TYPE, EVENT_REGION, CONTENT_TYPE, TRACEPARENT, TRACESTATE)
 
 
 def copied_headers(headers: Mapping[str, str], again: str, message_id: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from streams.nats.wire_names import (
     EVENT_AGAIN,
     EVENT_ID,
     EVENT_PUBLISHED,
+    EVENT_REGION,
     EVENT_SOURCE,
     EVENT_TYPE,
     MESSAGE_ID,
@@ -71,6 +72,8 @@ def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:
         headers[TRACEPARENT] = event.traceparent
     if event.tracestate:
         headers[TRACESTATE] = event.tracestate
+    if event.region:
+        headers[EVENT_REGION] = event.region
     return headers
 
 

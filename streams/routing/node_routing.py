@@ -1,12 +1,16 @@
 """State that all routers of a node share: configurations, slots, counters."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from actors.configuration.filters.sending_rules import SendingRule, SendingRules
 from actors.ids import is_tenant
+from actors.machine.event import Event
 from actors.tenant_settings import SettingsByTenant
+from streams.routing.choosing.choice import ReceiverChoice
+from streams.routing.choosing.failures import ChoiceTotals, FailedFilter
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.routed_events import RoutedEvent
@@ -26,6 +30,7 @@ class RoutingTotals(Struct):
     unmatched: int = 0
     malformed: int = 0
     evicted: int = 0
+    choices: ChoiceTotals = field(default_factory=ChoiceTotals)
 
 
 class EventsByTenant:
@@ -52,9 +57,11 @@ class Routing(Struct, frozen=True):
     """State that a node's routers share.
 
     - `match`: returns the tenant's receivers that subscribe to a type, and existed when the event was stored.
+    - `rules`: returns the rules of the tenant's receivers that have one, as of the same moment.
     - `tenant_settings`: weights and rates.
     - `subscribed_tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
     - `letters`: bounds the dead letters of evicted events.
+    - `on_filter_failure`: called for each filter that cannot be judged. It must neither block nor raise.
     - `on_routed`: called for each event once its copies are stored; returns what is to be called once that
       is recorded, if anything. Both must neither block nor raise.
     """
@@ -65,8 +72,22 @@ class Routing(Struct, frozen=True):
     readers: asyncio.Semaphore
     totals: RoutingTotals
     tenant_settings: SettingsByTenant = SettingsByTenant()
+    rules: Callable[[str], Mapping[str, SendingRule]] = SendingRules().by_receiver
     subscribed_tenants: Callable[[], Sequence[str]] = tuple
     partitions: int = 1
     routed_by_tenant: EventsByTenant = field(default_factory=EventsByTenant)
     letters: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LETTERS_AT_ONCE))
+    on_filter_failure: Callable[[FailedFilter], None] = lambda failed: None
     on_routed: Callable[[RoutedEvent], Callable[[], None] | None] | None = None
+
+    def choice(self, tenant: str, event: Event) -> ReceiverChoice:
+        """The choice among the receivers that subscribe to an event.
+
+        An event about an alert is not for the receiver that it is about: one that is down would get an event
+        about each of its own alerts.
+        """
+        receivers = self.match(tenant, event.type, event.stored_at)
+        if event.about:
+            receivers = tuple(each for each in receivers if each != event.about)
+        rules, totals = self.rules(tenant), self.totals.choices
+        return ReceiverChoice(event, receivers, rules, totals, self.on_filter_failure)

@@ -34,6 +34,7 @@ from streams.nats.wire import Message
 from streams.reading.reader import Reader, ReadingTerms
 from streams.reading.reply_subject import DeliveryInfo
 from streams.routing.ahead_reader import AheadReader
+from streams.routing.choosing.choice import ReceiverChoice
 from streams.routing.fanout import copy_headers, event_in, published_event
 from streams.routing.lanes import Lanes
 from streams.routing.node_routing import Routing
@@ -58,6 +59,9 @@ IN_A_ROW_MAX = 32
 """Events and copies that are matched before other work has a turn. After an event of a parked tenant, other
 work gets a turn at once; otherwise it would wait for the copies of a flood."""
 
+STEPS_A_COPY = 150
+"""Steps of filters that count as one copy: some 20 microseconds."""
+
 MATCHED_IN_A_ROW = 1000
 """Receivers of one event that are matched before other work has a turn; they take a millisecond."""
 
@@ -77,13 +81,16 @@ LEASE_OVER = "the lease of this node has expired"
 class _EventInMemory:
     """An event that is not matched yet, or has unconfirmed copies."""
 
-    __slots__ = ("came_at", "copies", "event", "headers", "position", "size", "tenant", "unconfirmed")
+    __slots__ = (
+        "came_at", "choice", "copies", "event", "headers", "position", "size", "tenant", "unconfirmed",
+    )  # fmt: skip
 
     def __init__(self, tenant: str, event: Event, source: int, came_at: float) -> None:
         self.tenant = tenant
         self.event = event
         self.position = event.position
         self.came_at = came_at
+        self.choice: ReceiverChoice | None = None
         headers = copy_headers(event, source)
         self.headers = headers if event.malformed else SharedHeaders(headers)
         self.copies = self.unconfirmed = 0
@@ -243,8 +250,13 @@ class Router:
             freshness = self._routing.freshness
             while (waiting := self._tenants.next_to_match(freshness.now())) is not None:
                 await freshness.cover(waiting.came_at)
+                chosen, steps = await self._choose(waiting)
+                if not chosen:
+                    self._tenants.match_later(waiting)
+                    await asyncio.sleep(0)
+                    continue
                 await self._distribute(waiting)
-                in_a_row += 1 + waiting.copies
+                in_a_row += 1 + waiting.copies + steps // STEPS_A_COPY
                 if in_a_row >= IN_A_ROW_MAX or waiting.tenant in self._tenants.parked:
                     in_a_row = 0
                     await asyncio.sleep(0)
@@ -267,20 +279,32 @@ class Router:
             delay_s = token_at - self._routing.freshness.now()
             self._token_timer = asyncio.get_running_loop().call_later(delay_s, self._matchable.set)
 
+    async def _choose(self, waiting: _EventInMemory) -> tuple[bool, int]:
+        """Choose the receivers: True if that is done, False if it goes on in the tenant's next turn.
+
+        Also returns the steps that were taken since other work had a turn.
+        """
+        if waiting.event.malformed:
+            return True, 0
+        if waiting.choice is None:
+            waiting.choice = self._routing.choice(waiting.tenant, waiting.event)
+        done = waiting.choice.is_complete or await waiting.choice.advance()
+        return done, waiting.choice.steps_in_a_row
+
     async def _distribute(self, waiting: _EventInMemory) -> None:
-        event, totals, routed = waiting.event, self._routing.totals, self._routing.routed_by_tenant
+        totals, routed = self._routing.totals, self._routing.routed_by_tenant
         totals.events += 1
         if waiting.tenant in routed.counts:
             routed.counts[waiting.tenant] += 1
         else:
             routed.add_new(waiting.tenant)
-        if event.malformed:
+        choice, waiting.choice = waiting.choice, None
+        if choice is None:
             totals.malformed += 1
             lanes: tuple[str, ...] = (f"{waiting.tenant}.{MALFORMED_RECEIVER}",)
         else:
-            lanes = self._routing.match(waiting.tenant, event.type, event.stored_at)
-            if event.about:  # Else a receiver that is down would get an event about each of its own alerts.
-                lanes = tuple(receiver for receiver in lanes if receiver != event.about)
+            lanes = choice.chosen
+            totals.unmatched += choice.is_unmatched
         waiting.copies = waiting.unconfirmed = len(lanes)
         self._charge(len(lanes) * COPY_BYTES)
         self._tenants.note_matched(waiting, len(lanes))
@@ -289,7 +313,6 @@ class Router:
             if number % MATCHED_IN_A_ROW == 0:
                 await asyncio.sleep(0)
         if not lanes:
-            totals.unmatched += 1
             self._ahead_reader.unmatched(waiting.size)
             self._end_routing(waiting)
 

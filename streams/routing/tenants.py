@@ -458,6 +458,13 @@ class Tenants(Generic[T]):
         """The time at which the first tenant that is above its rate has a token; None if none is."""
         return self._without_token[0][0] if self._without_token else None
 
+    def match_later(self, event: T) -> None:
+        """Take an event back whose matching goes on in its tenant's next turn; it needs no other token."""
+        tenant = self.by_name[event.tenant]
+        tenant.unmatched.appendleft(event)
+        tenant.waived_to = max(tenant.waived_to, event.position)
+        self._queue_to_match(event.tenant, tenant)
+
     def note_matched(self, event: T, copies: int) -> None:
         """Note the number of copies of an event, as `next_to_match` returned it."""
         tenant = self.by_name[event.tenant]

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 
 from msgspec import Struct
 
@@ -59,26 +58,35 @@ class UnroutedBurial:
         """
         freshness = self._routing.freshness
         await freshness.cover(freshness.now())
-        letters = (
-            _Letter(receiver, message, event, headers)
-            for message, event, headers in found
-            for receiver in self._receivers(tenant, event)
-        )
-        while some := list(islice(letters, LETTERS_MAX)):
-            pauses, reason_log = Pauses(self._js), ReasonLog(self._js, log, "dead_letter.waiting")
-            while some:
-                answers = await asyncio.gather(*map(self._store, some))
-                left = [(each, why) for each, why in zip(some, answers, strict=True) if why]
-                some = [each for each, _ in left]
-                if left:
-                    first, why = left[0]
-                    reason_log.log_once(why, receiver=first.receiver, position=first.event.position)
-                    await pauses.wait()
+        letters = list[_Letter]()
+        for message, event, headers in found:
+            for receiver in await self._receivers(tenant, event):
+                letters.append(_Letter(receiver, message, event, headers))
+                if len(letters) == LETTERS_MAX:
+                    await self._store_all(letters)
+                    letters.clear()
+        await self._store_all(letters)
 
-    def _receivers(self, tenant: str, event: Event) -> Sequence[str]:
+    async def _receivers(self, tenant: str, event: Event) -> Sequence[str]:
         if event.malformed:
             return [f"{tenant}.{MALFORMED_RECEIVER}"]
-        return self._routing.match(tenant, event.type, event.stored_at)
+        choice = self._routing.choice(tenant, event)
+        while not await choice.advance():  # noqa: ASYNC110 - nothing is waited for.
+            await asyncio.sleep(0)
+        return choice.chosen
+
+    async def _store_all(self, letters: Sequence[_Letter]) -> None:
+        """Store these letters, however often that has to be tried."""
+        some = list(letters)
+        pauses, reason_log = Pauses(self._js), ReasonLog(self._js, log, "dead_letter.waiting")
+        while some:
+            answers = await asyncio.gather(*map(self._store, some))
+            left = [(each, why) for each, why in zip(some, answers, strict=True) if why]
+            some = [each for each, _ in left]
+            if left:
+                first, why = left[0]
+                reason_log.log_once(why, receiver=first.receiver, position=first.event.position)
+                await pauses.wait()
 
     async def _store(self, letter: _Letter) -> str:
         async with self._routing.letters:

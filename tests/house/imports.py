@@ -16,8 +16,8 @@ SEAMS = frozenset({"ports", "environment"})
 """The modules of `actors` that only declare what others await: Protocols, as pure as the rest."""
 PURE_IMPORTS = frozenset({
     "abc", "base64", "binascii", "bisect", "collections", "datetime", "difflib", "email", "enum",
-    "functools", "hashlib", "heapq", "itertools", "math", "msgspec", "operator", "re", "string", "struct",
-    "typing", "urllib",
+    "functools", "hashlib", "heapq", "itertools", "jmespath", "math", "msgspec", "operator", "re", "string",
+    "struct", "typing", "urllib", "warnings",
 })  # fmt: skip
 AWAITING_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
 CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "formatdate", "localtime"})

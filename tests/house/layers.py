@@ -2,7 +2,7 @@
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "actors": (
-        "aligned_timers times_as_text allowed_values errors",
+        "aligned_timers times_as_text allowed_values errors json_depth",
         "ids",
         "configuration",
         "machine",
@@ -36,6 +36,14 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "cli",
         "__main__",
     ),
+    "actors.configuration": (
+        "secret_places",
+        "custom_signature signing_secrets",
+        "policy",
+        "filters",
+        "credentials problems",
+        "parsing",
+    ),
     "actors.machine": (
         "backoff bucket event outcome",
         "numbering",
@@ -57,6 +65,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "flow_control operator_actions unknown_receivers",
         "residents alerts",
         "host",
+    ),
+    "streams.routing": (
+        "choosing fanout freshness lanes read_requests routed_events tenant_rates",
+        "node_routing parked_tenants_reader tenants",
+        "ahead_reader unrouted_burial",
+        "router",
     ),
     "angarium.node": (
         "descriptors health_log early_start load shard_snapshots totals",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streams.nats.wire import Wire
 from tests.sim.checks.fanout import MALFORMED, PATTERNS, TYPES
-from tests.sim.workload import uneven
+from tests.sim.workload import REGIONS, uneven
 from tests.sim.world.process import Process
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ class FanoutProducer:
         self._repeats = chance.choice((0.0, 0.0, 0.1))
         self._malformed = chance.choice((0.0, 0.05))
         self._strays = run.world.random("strays")
+        self._choices = run.world.random("regions")
+        self._chooses = self._choices.random() < 0.5
         if run.plan.flood:
             self._events_max, self._bursts = max(self._events_max, 100), 0.1
         self._full_every_s = chance.choice((0.0, 0.0, 1.0, 5.0))
@@ -73,6 +75,8 @@ class FanoutProducer:
         subject = self.run.names.publish_event(tenant, event_type)
         if self._strays.random() < self.run.plan.strays:
             subject = self._stray(tenant)
+        if self._chooses and (region := self._choices.choice(REGIONS)):
+            headers["Angarium-Region"] = region
         await wire.publish(subject, b'{"fanout":%d}' % self._events, headers=headers)
 
     def _stray(self, tenant: str) -> str:

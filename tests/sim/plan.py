@@ -8,6 +8,7 @@ from streams.journal.parked_receivers import PART_BYTES
 from streams.journal.snapshots import BATCH_MESSAGES_MAX
 from streams.reading.pull_room import REQUEST_BYTES_MAX
 from streams.routing import ahead_reader, router, tenants
+from streams.routing.choosing import choice
 from tests.sim.world.faults import CALM, Faults, draw, with_deposed
 from tests.sim.world.world import World
 
@@ -27,7 +28,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     other tenants that have it, too; `weight`: of acme. `quota`: bytes that each tenant may have waiting for
     its receivers, and to be routed; 0: without a limit. `patience_s`: how long shards wait for all
     configurations, of which `configurations_read` are read at a time. `strays`: how probably what is
-    published to all belongs to no shard; `flood`: how probably an event is of the first tenant, or for the
+    published to all belongs to no shard; `filter_steps`: how many a tenant's filters
+    may take in one turn; `flood`: how probably an event is of the first tenant, or for the
     first receiver, though there are others; then many are published at a time."""
 
     receivers: tuple[str, ...] = ("acme.r0",)
@@ -64,6 +66,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     configurations_read: int = follower.READ_MESSAGES_MAX
     strays: float = 0.0
     flood: float = 0.0
+    filter_steps: int = choice.STEPS_A_TURN
 
     @property
     def request_bytes(self) -> int:
@@ -112,4 +115,5 @@ def drawn(world: World) -> Plan:
         configurations_read=1 if patience_s == 0.0 else follower.READ_MESSAGES_MAX,
         strays=uneven.choice((0.0, 0.0, 0.05)),
         flood=uneven.choice((0.0, 0.0, 0.95)),
+        filter_steps=world.random("filters").choice((1, choice.STEPS_A_TURN)),
     )

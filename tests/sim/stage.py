@@ -91,12 +91,13 @@ class Stage:
 
         self.do(put)
 
-    def publish(self, *ids: str, receiver: str = R, source: int = 0) -> None:
+    def publish(self, *ids: str, receiver: str = R, source: int = 0, region: str = "") -> None:
         """Sends an event to one receiver; with a `source`, as a copy that the router makes of that event."""
 
         async def publish(js: JetStream) -> None:
             for each in ids:
                 headers = {"Angarium-Id": each} | ({"Angarium-Source": str(source)} if source else {})
+                headers |= {"Angarium-Region": region} if region else {}
                 answer = await js.publish(self.run.names.publish_to(receiver), b"{}", headers)
                 assert isinstance(answer, Stored)
 
@@ -121,12 +122,12 @@ class Stage:
 
         self.do(delete)
 
-    def announce(self, *ids: str, tenant: str = "acme") -> None:
-        """Publish to all who subscribe."""
+    def announce(self, *ids: str, tenant: str = "acme", region: str = "") -> None:
+        """Publish to all who subscribe; the body is the id."""
 
         async def announce(js: JetStream) -> None:
             for each in ids:
-                headers = {"Angarium-Id": each}
+                headers = {"Angarium-Id": each} | ({"Angarium-Region": region} if region else {})
                 subject = self.run.names.publish_event(tenant, "order")
                 assert isinstance(await js.publish(subject, each.encode(), headers), Stored)
 

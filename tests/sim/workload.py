@@ -36,6 +36,10 @@ LATE_S = 5.0
 AGE_S = 90.0
 """Longer than `max_age_s`."""
 
+REGIONS = ("", "eu", "us")
+"""The regions of events; the first one is none."""
+FILTERS = (None, None, "fanout > `20`", "fanout < `10` || fanout > `40`", "length(fanout) > `1`")
+"""Filters on the bodies of fan-outs; the last one fails on each."""
 SOON = {"base_s": 0.05, "cap_s": 0.2}
 SECRETS = ("whsec_" + "b2xk" * 8, "whsec_" + "bmV3" * 8)
 """The secrets of receivers that have to prove themselves."""
@@ -63,6 +67,8 @@ class Workload:
         self.deletes = self._gaps.random() < 0.25
         self._proofs = run.world.random("handshakes")
         self._asks_for_proofs = self._proofs.random() < 0.2
+        self._choices = run.world.random("choices")
+        self._chooses = self._choices.random() < 0.4
         self._uneven = run.world.random("uneven")
         self._woken = asyncio.Event()
         self._calm = asyncio.Event()
@@ -122,6 +128,8 @@ class Workload:
             headers[chance.choice(("Angarium-Id", "Nats-Msg-Id"))] = f"e{self._events}"
         if chance.random() < self._malformed:
             headers["Angarium-Type"] = chance.choice(("angarium.mine", "two words"))
+        if self._chooses and (region := self._choices.choice(REGIONS)):
+            headers["Angarium-Region"] = region
         subject = self.run.names.publish_to(receiver)
         await wire.publish(subject, b'{"number":%d}' % self._events, headers=headers)
 
@@ -251,6 +259,10 @@ class Workload:
         yield "dedup_window", chance.choice((16, 16, 20, 30, 64))
         if chance.random() < 0.1:
             yield "paused", True
+        if self._chooses:
+            yield "region", self._choices.sample(REGIONS[1:], self._choices.choice((0, 0, 1, 2)))
+            if (text := self._choices.choice(FILTERS)) is not None:
+                yield "filter", text
         if self._bounded:
             yield "backlog_max", self._backlogs.choice((1, 5, 20, 100, 1000))
 

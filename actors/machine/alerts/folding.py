@@ -6,8 +6,8 @@ from actors.ids import is_alert_type
 from actors.machine import facts as f
 from actors.machine.state import Alert, State
 
-OPERATOR_REASON = "skipped"
-"""The reason of dead letters that an operator asked for."""
+ASKED_FOR_REASONS = frozenset({"skipped", f.OUTSIDE_REGION})
+"""The reasons of events that an operator wanted to be given up, at once or by a rule."""
 
 
 def after_alert(state: State, fact: f.AlertFact | f.AlertsPublished) -> State:
@@ -35,7 +35,7 @@ def last_dead_letter_at(state: State, fact: f.DeadLettered) -> float:
     One that an operator asked for is not, nor one of a receiver that was removed. Nor is an event about an
     alert: receivers of alerts that are down would cause alerts about each other without end.
     """
-    is_asked_for = fact.reason == OPERATOR_REASON or not state.opened
+    is_asked_for = fact.reason in ASKED_FOR_REASONS or not state.opened
     if is_asked_for or all(is_alert_type(each.type) for each in fact.events):
         return state.dead_letter_at
     return fact.at

@@ -8,45 +8,53 @@
 3. A batch has no hole: an event between its numbers that is not in it is settled.
 4. Duplicates are recognised one by one, with the dedup window as the earlier events of the batch leave it.
 5. A batch of failed events that is larger than the configuration allows is cut from its front.
-6. The bodies of as many as may go are in memory, and what has to be given up is given up first.
+6. The bodies of as many as may go are in memory, and what has to be given up is given up first. No batch
+   grows beyond an event that is malformed, or whose region is not among the receiver's.
 7. Its events, those in flight, and those that are settled and not confirmed are `UNCONFIRMED_MAX` at most:
    an owner that vanishes leaves no more than that to be sent again.
 8. An attempt that was not made before waits for more events for `linger_s`, unless no other can join it.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import takewhile
 
 from actors.configuration.policy import BatchLimits, Policy
+from actors.machine import commands as c
 from actors.machine.event import Event
+from actors.machine.facts import OUTSIDE_REGION
 from actors.machine.numbering import next_in_order
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import View
-from actors.machine.state import OPEN_MAX, OpenEvent, State
+from actors.machine.state import OPEN_MAX, OpenEvent, State, as_numbered
 
 _IN_FLIGHT, _UNREADY = s.Rest(Rule.BATCH_IN_FLIGHT), s.Rest(Rule.UNREADY)
 
 
 def assemble(
     state: State, policy: Policy, limits: BatchLimits, view: View, now: float, entry: OpenEvent | None
-) -> tuple[Event, ...] | s.ReadOpenEvents | s.ReadBacklog | s.WaitUntil | s.Rest:
+) -> tuple[Event, ...] | s.ReadOpenEvents | s.ReadBacklog | s.WaitUntil | s.Rest | c.GiveUpEvents:
     """The events of the POST that `entry` belongs to, or the next without numbers; else the next step."""
     members = members_of(state, view, entry)[: limits.max_events] if entry else ()
     if not members and entry is not None:
         return _IN_FLIGHT
     if missing := tuple(each.position for each in members if each.position not in view.open_in_memory):
         return s.ReadOpenEvents(missing)
+    for each in members if policy.region else ():
+        if not policy.admits(view.open_in_memory[each.position].region):
+            return c.GiveUpEvents((as_numbered(each),), OUTSIDE_REGION)
     tried = entry is not None and entry.group is not None
     events = [view.open_in_memory[each.position] for each in members]
     complete = tried or (bool(members) and members[-1] is not state.open[-1])
     if not complete:
         room = room_of(state, policy, limits, len(members))
-        fresh = next_in_order(state.frontier, view.waiting, room)
+        waiting = takewhile(partial(_may_go, policy), view.waiting) if policy.region else view.waiting
+        fresh = next_in_order(state.frontier, waiting, room)
         events, complete = events + fresh, len(fresh) >= room
     kept = within_limits(events, limits)
     complete = complete or len(kept) < len(events)
-    if not complete and now < (until := _lingers_until(state, limits, view, kept)):
+    if not complete and now < (until := _lingers_until(state, policy, limits, view, kept)):
         return s.WaitUntil(until, Rule.LINGERING)
     if not kept:
         return s.ReadBacklog(view.cursor.read_to)
@@ -94,7 +102,14 @@ def post_of(state: State, policy: Policy, events: tuple[Event, ...], *, has_toke
     return s.PostBatch(events, sequences, first.attempts + 1 if first else 1, has_token, accepted)
 
 
-def _lingers_until(state: State, limits: BatchLimits, view: View, events: Sequence[Event]) -> float:
+def _may_go(policy: Policy, event: Event) -> bool:
+    """True if the event may be sent at all; else it is given up when its turn comes."""
+    return not event.malformed and policy.admits(event.region)
+
+
+def _lingers_until(
+    state: State, policy: Policy, limits: BatchLimits, view: View, events: Sequence[Event]
+) -> float:
     """The time until which an incomplete batch waits for more events.
 
     While events are only in the stream, it waits if they are too few to fill a batch. Once some of them are
@@ -102,7 +117,7 @@ def _lingers_until(state: State, limits: BatchLimits, view: View, events: Sequen
     """
     if view.cursor.read_to < view.cursor.seen_to and (events or view.cursor.left_min >= limits.max_events):
         return 0.0
-    if limits.linger_s and any(each.malformed for each in view.waiting):
-        return 0.0  # No batch grows beyond a malformed event.
+    if limits.linger_s and not all(_may_go(policy, each) for each in view.waiting):
+        return 0.0  # No batch grows beyond such an event.
     oldest = events[0].stored_at if events else state.waiting_since
     return 0.0 if oldest is None else oldest + limits.linger_s

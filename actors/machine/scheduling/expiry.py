@@ -2,14 +2,16 @@
 
 An open event is given up once its own attempts are used up. A waiting event is given up because of its place:
 it is too old, or there are more than the receiver may have waiting, or it is below a given position
-(`evicted`). No pause, throttling or disablement protects an event from that. Events that are only in the
-stream are read first and get their numbers like all others; one fact gives up as many as were in memory.
+(`evicted`), or its region is not among the receiver's. No pause, throttling or disablement protects an event
+from that. Events that are only in the stream are read first and get their numbers like all others; one fact
+gives up as many as were in memory.
 """
 
 from itertools import islice
 
 from actors.configuration.policy import Policy
 from actors.machine.event import Event
+from actors.machine.facts import OUTSIDE_REGION
 from actors.machine.numbering import Numbered, advance, is_duplicate, with_number
 from actors.machine.scheduling.rules import NEVER
 from actors.machine.scheduling.view import View
@@ -51,6 +53,8 @@ def give_up_due(
         return DUE_ALREADY, reason
     if event and event.malformed:
         return DUE_ALREADY, "malformed"
+    if event and not policy.admits(event.region):
+        return DUE_ALREADY, OUTSIDE_REGION
     place = entry.position if entry else event.position if event else view.cursor.read_to + 1
     if view.cutoff and place <= view.cutoff.to:
         return DUE_ALREADY, view.cutoff.reason
@@ -80,6 +84,8 @@ def next_given_up(state: State, policy: Policy, view: View, now: float, reason: 
 def _is_given_up(policy: Policy, view: View, now: float, event: Event, reason: str) -> bool:
     if reason == "malformed" or event.malformed:
         return reason == "malformed" and bool(event.malformed)
+    if reason == OUTSIDE_REGION or not policy.admits(event.region):
+        return reason == OUTSIDE_REGION and not policy.admits(event.region)
     match reason:
         case "expired":
             return event.stored_at + policy.retry.max_age_s <= now

@@ -8,8 +8,15 @@ from typing import Any
 
 import msgspec
 
+from actors.configuration.filters.compiling import EXPRESSION_BYTES_MAX
 from actors.configuration.policy import Policy
-from actors.configuration.problems import HEADERS_MAX, PATTERN_LENGTH_MAX, PATTERNS_MAX, SECRETS_MAX
+from actors.configuration.problems import (
+    HEADERS_MAX,
+    PATTERN_LENGTH_MAX,
+    PATTERNS_MAX,
+    REGIONS_MAX,
+    SECRETS_MAX,
+)
 
 Schema = dict[str, Any]
 
@@ -41,6 +48,9 @@ DESCRIPTIONS = {
     "format": "raw: the body as published. The others: a body, or headers, that also tell what the event is.",
     "proxy": "The profile of the nodes for the proxy; default: the one of that name, if any. Null: none.",
     "tls": "The profile of the nodes for client certificate and authorities. Null: none.",
+    "filter": "Only events with a body for which this JMESPath is true. Null: all that it subscribes to.",
+    "region": "The regions whose events it gets, with those that name none; one label stands for a list of "
+    "one. Empty or null: all.",
     "paused": "True: no events are sent; they wait.",
     "alerts": "The limits at which alerts are raised; others are its tenant's, or those of the nodes.",
     "Rate.limit": "Attempts per period; a fraction is allowed.",
@@ -101,6 +111,10 @@ def configuration_schemas() -> dict[str, Schema]:
     members["secrets"] |= {"items": _SECRET, "maxItems": SECRETS_MAX}
     members["old_secrets"]["maxItems"] = SECRETS_MAX
     members["headers"]["maxProperties"] = HEADERS_MAX
+    members["filter"]["anyOf"][0]["maxLength"] = EXPRESSION_BYTES_MAX
+    label = {"type": "string", "pattern": "^[a-z0-9-]{1,32}$"}
+    labels = {"type": "array", "items": label, "maxItems": REGIONS_MAX}
+    members["region"] = {"description": members["region"]["description"], "anyOf": [label, labels, _NULL]}
     members["url"]["pattern"] = "^https?://"
     for name in ("proxy", "tls"):
         members[name]["anyOf"][0]["pattern"] = "^[A-Za-z0-9_-]{1,64}$"

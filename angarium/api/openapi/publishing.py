@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 from angarium.api.openapi.shared_texts import body, header_parameter, problems, result
 from angarium.api.problems import HIDDEN, TITLES, TYPES, Fault
 from angarium.operations.events.accept import Accepted
-from streams.nats.wire_names import EVENT_ID
+from streams.nats.wire_names import EVENT_ID, EVENT_REGION
 
 ITEMS_MAX = 1000
 
@@ -24,6 +24,7 @@ class BatchItem(Struct, frozen=True, forbid_unknown_fields=True):
     type: str = ""
     id: str = ""
     receiver: str = ""
+    region: str = ""
 
 
 class ItemAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,6 +58,7 @@ _BODY = body(
 _HEADERS = [
     header_parameter("Idempotency-Key", "A repeat with the same key within 2 minutes is dropped.", _ID),
     header_parameter(EVENT_ID, "The event's id; without it, one made from the key, or new.", _ID),
+    header_parameter(EVENT_REGION, "The region that the data belongs to; only its receivers get it.", "eu"),
     header_parameter("traceparent", "W3C Trace Context; passed on to the receiver.",
                      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     header_parameter("tracestate", "W3C Trace Context.", "vendor=value"),
@@ -91,7 +93,7 @@ PUBLISH_TO_RECEIVER = _described("Publish an event to one receiver", _STORED)
 PUBLISH_UNTYPED_TO_RECEIVER = _described("Publish an event of the type `message` to one receiver", _STORED)
 
 _ITEMS = [
-    {"type": "order.created", "data": {"order": 7}, "id": _ID},
+    {"type": "order.created", "data": {"order": 7}, "id": _ID, "region": "eu"},
     {"type": "order.paid", "data": {"order": 7}, "receiver": "billing"},
 ]
 _STORED_ITEM = {

@@ -1,13 +1,14 @@
 """The configurations of receivers: what the operations on them answer, and their description."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from litestar.openapi.datastructures import ResponseSpec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from angarium.api.openapi.configuration import CONFIGURATION, PATCH
 from angarium.api.openapi.shared_texts import body, header_parameter, operation, problems, result
 from angarium.operations.configurations.changes import MemberChange
+from angarium.operations.configurations.filter_trial import EVENTS_DEFAULT, EVENTS_MAX, FilterTrial
 from angarium.operations.receiver_list.health import ReceiverHealth
 
 
@@ -60,6 +61,13 @@ class RemovedReceiver(Struct, frozen=True, kw_only=True):
     discarded: int
     certain: bool
     recorded: bool
+
+
+class TrialRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Another filter than the receiver's own, and the number of events that it is tried on."""
+
+    filter: str | None = None
+    last: Annotated[int, Meta(ge=1, le=EVENTS_MAX)] = EVENTS_DEFAULT
 
 
 HEALTH_EXAMPLE = {
@@ -157,5 +165,28 @@ DELETE_RECEIVER: dict[str, Any] = {
             "receiver": "acme.billing", "discarded": 12, "certain": True, "recorded": True,
         }),
         **problems(400, 409, 412, 422, 429),
+    },
+}  # fmt: skip
+TEST_FILTER: dict[str, Any] = {
+    "summary": "Show which of the last events the filter of a receiver lets through",
+    "description": "Nothing is sent. The events are the last that it subscribes to, the oldest first.",
+    "tags": ["receivers"],
+    "operation_class": operation(
+        body(
+            "Another filter than the receiver's own, and the number of events (by default 100).",
+            {"application/json": {"filter": "total > `100`", "last": 20}}, "TrialRequest", required=False,
+        )
+    ),
+    "responses": {
+        200: result(FilterTrial, "What the filter says about each event", {
+            "receiver": "acme.billing", "filter": "total > `100`", "region": ["eu"], "sent": 1, "not_sent": 1,
+            "failed": 0, "cut": False, "events": [
+                {"position": 17, "id": "order-7", "type": "order.created",
+                 "stored_at": "2026-11-22T20:00:00.000Z", "result": "sent", "why": ""},
+                {"position": 18, "id": "order-8", "type": "order.created",
+                 "stored_at": "2026-11-22T20:00:01.000Z", "result": "filter", "why": ""},
+            ],
+        }),
+        **problems(400, 408, 413, 415, 422, 429),
     },
 }  # fmt: skip

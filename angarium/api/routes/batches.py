@@ -11,6 +11,7 @@ from litestar.types import Receive
 from msgspec import Raw
 
 from actors import allowed_values
+from actors.configuration.problems import REGION_TEXT, is_region
 from angarium.api.admission.gate import Caller, caller, needs
 from angarium.api.api_state import ApiState, InjectedApi
 from angarium.api.openapi.publishing import ITEMS_MAX, PUBLISH_BATCH, BatchAnswer, BatchItem, ItemAnswer
@@ -142,6 +143,8 @@ def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | ProblemRaised:
         return invalid(Fault(pointer=f"/{number}/type", detail=problem))
     if item.id and not is_id(item.id):
         return invalid(Fault(pointer=f"/{number}/id", detail=ID_TEXT))
+    if item.region and not is_region(item.region):
+        return invalid(Fault(pointer=f"/{number}/region", detail=REGION_TEXT))
     if len(memoryview(item.data)) > max_body:
         detail = f"an event may have at most {max_body} bytes; send less, or a link to it"
         return ProblemRaised(413, "too-large", detail)
@@ -184,7 +187,10 @@ async def _publish(
 
 def _event(tenant: str, item: BatchItem) -> NewEvent:
     event_type = item.type or TYPE_DEFAULT
-    return NewEvent(tenant=tenant, name=item.receiver, type=event_type, body=bytes(item.data), id=item.id)
+    return NewEvent(
+        tenant=tenant, name=item.receiver, type=event_type, body=bytes(item.data), id=item.id,
+        region=item.region,
+    )  # fmt: skip
 
 
 def _answer(item: BatchItem, stored: Accepted | OperationError, matched: dict[str, int | None]) -> ItemAnswer:

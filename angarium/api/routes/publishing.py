@@ -10,6 +10,7 @@ from litestar.params import FromPath, PathParameter
 from litestar.types import Receive
 from msgspec import Struct
 
+from actors.configuration.problems import REGION_TEXT, is_region
 from actors.errors import InvalidName, Unavailable
 from actors.ids import event_id, split_receiver
 from angarium.api.admission.gate import Caller, caller, needs
@@ -126,6 +127,9 @@ async def publish(
     if not is_content_type(content_type):
         raise invalid(Fault(header="content-type", detail="at most 256 printable ASCII characters"))
     traceparent, tracestate = trace(header(headers, b"traceparent"), header(headers, b"tracestate"))
+    region = header(headers, b"angarium-region")
+    if region and not is_region(region):
+        raise invalid(Fault(header="angarium-region", detail=REGION_TEXT))
     if destination.name:
         await must_exist(api, destination.tenant, destination.name)
     check_unsent(api.access)
@@ -134,7 +138,7 @@ async def publish(
         event = NewEvent(
             tenant=destination.tenant, name=destination.name, type=destination.type, body=body,
             id=given_id, key=key,
-            content_type=content_type, traceparent=traceparent, tracestate=tracestate,
+            content_type=content_type, traceparent=traceparent, tracestate=tracestate, region=region,
         )  # fmt: skip
         accepted = result_of(await accept(api.access, event))
     if not destination.name:

@@ -17,10 +17,12 @@ from angarium.api.openapi.receivers import (
     LIST_RECEIVERS,
     PATCH_RECEIVER,
     PUT_RECEIVER,
+    TEST_FILTER,
     ReceiverItem,
     ReceiverPage,
     RemovedReceiver,
     StoredReceiver,
+    TrialRequest,
 )
 from angarium.api.problems import ProblemRaised, result_of
 from angarium.api.queries.cursors import NameCursor, PageSize, after_name, cursor_after
@@ -28,6 +30,7 @@ from angarium.api.requests import conditions
 from angarium.api.requests.bodies import check_json, decoded, json_body
 from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
 from angarium.api.requests.headers import headers_by_name
+from angarium.operations.configurations.filter_trial import FilterTrial, try_filter
 from angarium.operations.configurations.get import get_configuration, list_configurations
 from angarium.operations.configurations.patch import patch_configuration
 from angarium.operations.configurations.proposal import PutResult
@@ -137,6 +140,16 @@ async def rotate_receiver_secret(
     )
     done = _changed(api, receiver, outcome, asked)
     return Response(done, headers=NOT_KEPT | tag(done.revision))
+
+
+@post(f"{PATH}/test-filter", status_code=200, opt=needs("read"), **TEST_FILTER)
+async def test_receiver_filter(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
+) -> FilterTrial:
+    """Show which of the last events the filter of a receiver lets through."""
+    given = decoded(await json_body(request, api.limits) or b"{}", TrialRequest)
+    with api.control_limits.admit(tenant):
+        return result_of(await try_filter(api.access, f"{tenant}.{name}", given.filter, given.last))
 
 
 def _changed(api: ApiState, receiver: str, outcome: T | NotDone, asked: Condition) -> T:

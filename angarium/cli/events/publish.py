@@ -30,6 +30,7 @@ _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 @click.option("--lines", is_flag=True, help="Publish each line of the input as one event.")
 @click.option("--id", "event_id", help="Id of the event (default: a new UUID); repeats are dropped.")
 @click.option("--content-type", default="application/json", show_default=True, help="Type of the body.")
+@click.option("--region", help="Region that the data belongs to; only receivers of that region get it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")
 @options.settings_flags(*options.CONNECTION)
 def publish(
@@ -41,6 +42,7 @@ def publish(
     lines: bool,
     event_id: str | None,
     content_type: str,
+    region: str | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -51,16 +53,20 @@ def publish(
     The body is the argument, or comes from --data, --file or stdin (-). With --lines the events are published
     one after the other. The command stops at the first one that is refused, so that none overtakes it.
     """
+    from actors.configuration.problems import REGION_TEXT, is_region
     from angarium.operations.events.message import NewEvent
 
     settings = options.settings_of(given)
     _check(target, event_type, event_id, lines)
+    if region is not None and not is_region(region):
+        raise click.UsageError(f"--region: {REGION_TEXT}")
     if not (content_type.isascii() and content_type.isprintable() and content_type.strip()):
         raise click.UsageError("--content-type: printable ASCII, such as text/plain; charset=utf-8")
     tenant, _, name = target.partition(".")
     template = NewEvent(
-        tenant=tenant, name=name, type=event_type, id=event_id or "", content_type=content_type
-    )
+        tenant=tenant, name=name, type=event_type, id=event_id or "", content_type=content_type,
+        region=region or "",
+    )  # fmt: skip
     if body == "-" and file is None:
         body, file = None, sys.stdin.buffer
     bodies = _bodies([text for text in (body, data) if text is not None], file, lines)

@@ -170,6 +170,8 @@ def _outcome(attempt: "TailedAttempt") -> str:
     match attempt.verdict:
         case "dead_lettered":
             return f"dead letter: {attempt.error}"
+        case "discarded":
+            return f"discarded: {attempt.error}"
         case "delivered" | "failed" if attempt.status is not None:
             return str(attempt.status)
         case verdict:

@@ -60,6 +60,8 @@ def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any
         raise click.UsageError("--event and --direct-only contradict each other; give one")
     if given["events"] or given["direct_only"]:
         members["events"] = list(given["events"])
+    if given["regions"]:
+        members["region"] = list(given["regions"])
     if given["headers"]:
         members["headers"] = dict(map(_header, given["headers"]))
     if given.get("paused"):

@@ -1,4 +1,4 @@
-"""The members of a receiver's configuration that have a flag with one value, as data.
+"""The members of a receiver's configuration that have a flag with one value, as data; and the regions.
 
 The values are checked together with the whole configuration, like any other one.
 """
@@ -70,6 +70,7 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
     ),
     ("--proxy", "proxy", str, "Profile of the nodes for the proxy."),
     ("--tls", "tls", str, "Profile of the nodes for client certificate and authorities."),
+    ("--filter", "filter", str, "Only events with a body for which this JMESPath is true: total > `100`."),
     ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second or 10/s."),
     ("--burst", "burst", int, "Number of attempts that may start at once."),
 )
@@ -82,7 +83,9 @@ def parameter(member: str) -> str:
 
 
 def flags(command: Any) -> Any:
-    """Gives a command a flag for each."""
+    """Gives a command a flag for each, and one for the regions."""
+    region = "Only events of this region, or of none (repeatable; replaces all)."
+    command = click.option("--region", "regions", multiple=True, metavar="LABEL", help=region)(command)
     for flag, member, kind, text in reversed(MEMBERS):
         command = click.option(flag, parameter(member), type=kind, help=text)(command)
     return command

@@ -12,6 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from actors.ids import is_tenant
+from actors.machine.facts import OUTSIDE_REGION
 from angarium import __version__
 from angarium.node.metrics.largest import OTHERS, LargestCounters, largest, oldest
 from angarium.node.metrics.receivers_in_memory import FILLS, HELD_BACK, ReceiversInMemory
@@ -119,7 +120,7 @@ class NodeMetrics(Collector):
 
 
 UNREAD_STREAMS = ("deliveries", "events")
-DEAD_REASONS = (*REASONS, "discarded")
+DEAD_REASONS = (*REASONS, "discarded", OUTSIDE_REGION)
 """Told from zero on: Prometheus sees no increase in a series that begins with its first event."""
 
 
@@ -143,3 +144,7 @@ def _routing(routed: RoutingTotals) -> Iterator[Metric]:
     yield single("angarium_router_unmatched_total", routed.unmatched)
     yield single("angarium_router_malformed_total", routed.malformed)
     yield single("angarium_router_evicted_total", routed.evicted)
+    choices = routed.choices
+    withheld = {"filter": choices.filtered, "region": choices.outside_region}
+    yield labelled("angarium_router_withheld_total", withheld)
+    yield labelled("angarium_filter_failures_total", choices.failures)

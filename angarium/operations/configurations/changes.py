@@ -62,6 +62,8 @@ def _leaves(members: dict[str, Any]) -> dict[str, Any]:
             leaves |= {f"{name}.{inner}": each for inner, each in value.items()}
         elif name == "rate":
             leaves[name] = _rate(value)
+        elif name == "region":
+            leaves[name] = [value] if isinstance(value, str) else value or None
         elif name not in ("secrets", "old_secrets", "headers"):
             leaves[name] = value
     return leaves

@@ -6,7 +6,15 @@ from msgspec import Struct
 
 from streams.installation.topology import Names
 from streams.nats.answers import Put
-from streams.nats.wire_names import CONTENT_TYPE, EVENT_ID, EVENT_TYPE, MESSAGE_ID, TRACEPARENT, TRACESTATE
+from streams.nats.wire_names import (
+    CONTENT_TYPE,
+    EVENT_ID,
+    EVENT_REGION,
+    EVENT_TYPE,
+    MESSAGE_ID,
+    TRACEPARENT,
+    TRACESTATE,
+)
 from streams.reading.messages import CONTENT_TYPE_DEFAULT
 
 
@@ -27,6 +35,7 @@ class NewEvent(Struct, frozen=True, kw_only=True):
     content_type: str = CONTENT_TYPE_DEFAULT
     traceparent: str = ""
     tracestate: str = ""
+    region: str = ""
 
     @property
     def target(self) -> str:
@@ -62,6 +71,8 @@ def message_of(names: Names, event: NewEvent) -> EventMessage:
         headers[TRACEPARENT] = event.traceparent
     if event.tracestate:
         headers[TRACESTATE] = event.tracestate
+    if event.region:
+        headers[EVENT_REGION] = event.region
     return EventMessage(event_id, stream, Put(subject, event.body, headers))
 
 

@@ -6,15 +6,19 @@ No stream has an index of ids. So every search is bounded, and its answer says w
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 
 from msgspec import Struct, field
 
+from actors.configuration.parsing import parse
 from actors.configuration.policy import SECONDS
+from actors.errors import InvalidPolicy
 from actors.ids import check_tenant, tenant_of
 from actors.machine.event import Event
 from actors.machine.state import State
+from actors.subscriptions import matches
 from actors.times_as_text import instant_text
 from angarium import quantities
 from angarium.access import Access
@@ -40,6 +44,8 @@ TENANTS_MAX = 100
 SEARCHED_MAX = 10_000
 """Messages that are checked: the first that wait for a receiver, the newest of a stream."""
 SEARCHED_BYTES_MAX = 64 << 20
+RECEIVERS_NAMED_MAX = 3
+"""Receivers that are named whose filters or regions may have kept an event from them."""
 UNREAD_LETTERS_MAX = 3
 """Letters that are named because their headers, and so their ids, were not read."""
 PAGE_MESSAGES = 512
@@ -322,13 +328,26 @@ async def _why_none(
         if _is_recent(message):
             return _Whereabouts("it was published a moment ago; ask again")
         newest = f"no copy of it is among the newest {SEARCHED_MAX} messages of the deliveries"
-        copies = newest if stored.cut else f"no receiver of {tenant} subscribed to {kind}"
+        copies = newest if stored.cut else await _why_no_copy(access, tenant, kind)
         return _Whereabouts(f"it was published at {instant_text(message.stored_at)}, and {copies}")
     if stored.cut or published.cut:
         return _Whereabouts(
             f"it is not among the newest {SEARCHED_MAX} messages of the streams", stored=False
         )
     return _Whereabouts(NEVER_PUBLISHED, stored=False)
+
+
+async def _why_no_copy(access: Access, tenant: str, kind: str) -> str:
+    """The reason why an event of that type has no copies, by the configurations as they are now."""
+    subscribers, configurations = list[str](), StoredConfigurations(access.js, access.names)
+    for receiver, stored in (await configurations.all(tenant)).items():
+        with suppress(InvalidPolicy):
+            policy, _ = parse(stored.raw, strict=False)
+            if any(matches(each, kind) for each in policy.events) and (policy.filter or policy.region):
+                subscribers.append(receiver)
+    if subscribers:
+        return f"a filter or region kept it from {', '.join(sorted(subscribers)[:RECEIVERS_NAMED_MAX])}"
+    return f"no receiver of {tenant} subscribed to {kind}"
 
 
 def _stray(message: StoredMessage) -> str:

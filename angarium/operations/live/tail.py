@@ -26,7 +26,9 @@ from streams.buckets.stored_configurations import StoredConfigurations
 from streams.journal.envelope import decode_flush
 from streams.nats.answers import StoredMessage
 
-Verdict = Literal["delivered", "failed", "rejected", "gone", "overload", "throttled", "dead_lettered"]
+Verdict = Literal[
+    "delivered", "failed", "rejected", "gone", "overload", "throttled", "dead_lettered", "discarded",
+]  # fmt: skip
 
 
 class TailFilter(Struct, frozen=True, kw_only=True):
@@ -148,8 +150,10 @@ def attempts(
 def _attempt_of(fact: f.OutcomeFact | f.DeadLettered, event: Numbered | None, name: str) -> TailedAttempt:
     if not isinstance(fact, f.DeadLettered):
         return _outcome(fact, event, name)
+    is_discarded = fact.reason == f.OUTSIDE_REGION
     return TailedAttempt(
-        id=name, at=instant_text(fact.at), receiver=fact.receiver, verdict="dead_lettered",
+        id=name, at=instant_text(fact.at), receiver=fact.receiver,
+        verdict="discarded" if is_discarded else "dead_lettered",
         sequence=event.sequence if event else None, event_id=event.id if event else None,
         type=(event.type or None) if event else None, attempt=fact.attempts, status=fact.status,
         error=fact.reason,

@@ -62,7 +62,7 @@ NODE = (
         labels=(MetricLabel(
             "reason",
             "[as in dead letters](wire.md#dead-letters), or `discarded` (for an unknown receiver, and no "
-            "dead letter could be stored)",
+            "dead letter could be stored), or `region` (discarded without a dead letter)",
         ),),
         note="Each reason is there from the start",
     ),
@@ -171,6 +171,17 @@ NODE = (
         name="angarium_router_evicted_total", kind=MetricKind.COUNTER, unit="{event}",
         help="Fan-outs that became dead letters before they were routed.",
         note="Room was short, or their tenant had more than its quota",
+    ),
+    MetricDescription(
+        name="angarium_router_withheld_total", kind=MetricKind.COUNTER, unit="{event}",
+        help="Copies of fan-outs that were not made, since the receiver does not want the event.",
+        labels=(MetricLabel("reason", "`filter`, `region`"),),
+    ),
+    MetricDescription(
+        name="angarium_filter_failures_total", kind=MetricKind.COUNTER, unit="{event}",
+        help="Filters that could not be judged for an event, which was not sent.",
+        labels=(MetricLabel("reason", "`not_json`, `failed`, `too_dear`"),),
+        note="They are withheld for the reason `filter`, too",
     ),
     MetricDescription(
         name="angarium_journal_append_seconds", kind=MetricKind.HISTOGRAM, unit="s",

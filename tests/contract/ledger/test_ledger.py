@@ -66,6 +66,7 @@ async def tell(pen: Pen) -> None:
     await pen.flush(f.EventsNumbered(receiver=RECEIVER, events=(numbered(4), numbered(5))))
     await pen.flush(
         delivered(4, NOW + 96),
+        f.DeadLettered(receiver=RECEIVER, events=(numbered(6),), at=NOW + 96, reason="region"),
         f.Forgot(receiver=RECEIVER, at=NOW + 97, position=105, next_sequence=9, discarded=3),
     )
     await pen.flush(f.EventsNumbered(receiver=RECEIVER, events=(numbered(9),)))
@@ -102,6 +103,7 @@ async def test_every_attempt_and_every_delivery_has_a_row(
         (3, "e3", v.DEAD, "rejected", 1),
         (4, "e4", v.SETTLED, None, 1),
         (5, "e5", v.DISCARDED, None, 0),
+        (6, "e6", v.DISCARDED, "region", 0),
         (9, "e9", None, None, 0),
     ]
     changes = [kind for (kind,) in await ledger.rows(f"SELECT kind FROM changes WHERE {mine} ORDER BY at")]

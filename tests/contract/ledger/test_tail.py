@@ -87,7 +87,8 @@ async def test_attempts_come_as_they_are_recorded(js: JetStream, names: Names, p
         known = len(seen)
         await pen.flush(delivered(number, attempt=2), f.Throttled(
             receiver=RECEIVER, events=(), at=NOW, attempt=1, status=429, kind="ping", until=NOW + 60
-        ), f.DeadLettered(receiver=RECEIVER, events=(numbered(9),), at=NOW, reason="expired"))  # fmt: skip
+        ), f.DeadLettered(receiver=RECEIVER, events=(numbered(8),), at=NOW, reason="region"),
+        f.DeadLettered(receiver=RECEIVER, events=(numbered(9),), at=NOW, reason="expired"))  # fmt: skip
 
         async def all_seen() -> bool:
             return any(isinstance(each, TailedAttempt) and each.verdict == "dead_lettered" for each in seen)
@@ -96,10 +97,11 @@ async def test_attempts_come_as_they_are_recorded(js: JetStream, names: Names, p
     following.cancel()
     await asyncio.wait({following})
     assert 1 not in [sequence for _, sequence, _ in named(seen)]
-    assert named(seen)[known:][-3:] == [
-        (RECEIVER, number, "delivered"), (RECEIVER, None, "throttled"), (RECEIVER, 9, "dead_lettered"),
+    assert named(seen)[known:][-4:] == [
+        (RECEIVER, number, "delivered"), (RECEIVER, None, "throttled"), (RECEIVER, 8, "discarded"),
+        (RECEIVER, 9, "dead_lettered"),
     ]  # fmt: skip
-    fine = seen[-3]
+    fine = seen[-4]
     assert isinstance(fine, TailedAttempt)
     assert (fine.attempt, fine.status, fine.error, fine.latency_ms, fine.event_id) == (
         2, 200, None, 12.0, f"e{number}",

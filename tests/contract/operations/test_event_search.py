@@ -110,6 +110,9 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
         return (await why("unheard")).endswith("Z, and no receiver of acme subscribed to bill.sent")
 
     await until_true(recorded)
+    await put(access, "acme.choosy", b'{"url": "https://a.example/", "filter": "total"}')
+    assert (await why("unheard")).endswith("Z, and a filter or region kept it from acme.choosy")
+    await put(access, "acme.choosy", b'{"url": "https://a.example/", "events": []}')
     assert await why("never") == event_search.NEVER_PUBLISHED
     assert await search(access, "never", NAME) == EventSearch(waiting=[], why_none="", notes=[])
     monkeypatch.setattr(event_search, "SEARCHED_MAX", 1)
@@ -119,7 +122,7 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
     assert found.notes == ["more than 1 events wait for acme.billing; only those were searched"]
     assert await why("never") == "it is not among the newest 1 messages of the streams"
     monkeypatch.setattr(event_search, "RECEIVERS_MAX", 0)
-    assert (await search(access, "late")).notes == ["1 receivers are too many to search their waiting events"]
+    assert (await search(access, "late")).notes == ["2 receivers are too many to search their waiting events"]
 
 
 async def test_a_malformed_event_is_a_dead_letter_found_by_its_id_unless_that_was_not_read(

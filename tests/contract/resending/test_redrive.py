@@ -101,7 +101,7 @@ async def test_a_redriven_letter_is_the_event_with_its_id_and_a_mark(js: JetStre
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {
         "Nats-Msg-Id": "order-7", "Angarium-Type": "order.created", "Content-Type": "text/x", "X-Own": "x",
-        "traceparent": trace, "tracestate": "a=b", "Angarium-Source": "12",
+        "traceparent": trace, "tracestate": "a=b", "Angarium-Source": "12", "Angarium-Region": "eu",
     }  # fmt: skip
     position = await publish(js, names, ONE, b"\x00body", headers)
     burial = Burial(position=position, reason="rejected", sequence=7, attempts=5, status=422)
@@ -112,6 +112,7 @@ async def test_a_redriven_letter_is_the_event_with_its_id_and_a_mark(js: JetStre
     assert message.headers == {
         "Angarium-Id": "order-7", "Angarium-Type": "order.created", "Content-Type": "text/x",
         "traceparent": trace, "tracestate": "a=b", "Angarium-Again": "dead-7", "Nats-Msg-Id": ANY,
+        "Angarium-Region": "eu",
     }  # fmt: skip
     assert re.match(r"acme\.billing:order-7:dead-7:[0-9a-f]{32}\Z", message.headers["Nats-Msg-Id"])
     event = stored_event(message)

@@ -106,7 +106,7 @@ async def test_a_copy_is_the_event_with_its_id_and_a_mark(js: JetStream, names: 
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {
         "Nats-Msg-Id": "order-7", "Angarium-Type": "order.created", "Content-Type": "text/x", "X-Own": "x",
-        "traceparent": trace, "tracestate": "a=b", "Angarium-Source": "12",
+        "traceparent": trace, "tracestate": "a=b", "Angarium-Source": "12", "Angarium-Region": "eu",
     }  # fmt: skip
     position = await publish(js, names, ONE, b"\x00body", headers)
     await publish(js, names, ONE)
@@ -116,7 +116,7 @@ async def test_a_copy_is_the_event_with_its_id_and_a_mark(js: JetStream, names: 
     assert first.data == b"\x00body"
     assert first.headers == {
         "Angarium-Id": "order-7", "Angarium-Type": "order.created", "Content-Type": "text/x",
-        "traceparent": trace, "tracestate": "a=b", "Angarium-Again": "replay-0a1b",
+        "traceparent": trace, "tracestate": "a=b", "Angarium-Again": "replay-0a1b", "Angarium-Region": "eu",
         "Nats-Msg-Id": f"acme.billing:replay:nonce-replay-0a1b:{position}",
     }  # fmt: skip
     event = stored_event(first)

@@ -10,7 +10,12 @@ from msgspec import Struct
 
 from actors.machine.numbering import Frontier, Numbered, advance, is_duplicate
 from actors.tenant_settings import SettingsByTenant
-from streams.buckets.known_configurations import KnownConfigurations, receiver_finder, subscriptions_of
+from streams.buckets.known_configurations import (
+    KnownConfigurations,
+    receiver_finder,
+    sending_rules_of,
+    subscriptions_of,
+)
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
@@ -81,6 +86,7 @@ class Owner:
         freshness = Freshness(js, self.configurations.catch_up, self.clocks)
         self._routing = Routing(
             match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, tenant_settings,
+            rules=sending_rules_of(self.configurations).by_receiver,
             subscribed_tenants=lambda: subscriptions.tenants, partitions=SHARDS,
             routed_by_tenant=self.routed_by_tenant, on_routed=self._on_routed,
         )  # fmt: skip

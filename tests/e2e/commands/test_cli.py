@@ -276,9 +276,9 @@ async def test_secrets_that_were_put_into_the_bucket_in_the_wrong_shape_are_neve
 
 
 def test_every_field_that_is_wrong_is_named(terminal: Terminal) -> None:
-    policy = '{"url": "ftp://x", "rate": {"limit": 0}, "order": "fifo", "colour": 1, "region": "eu"}'
+    policy = '{"url": "ftp://x", "rate": {"limit": 0}, "order": "fifo", "colour": 1, "labels": {}}'
     error = terminal.failed("receiver", "put", "acme.wrong", policy, status=2)
-    for field in ("rate.limit:", "order:", "colour: unknown member", "region: reserved"):
+    for field in ("rate.limit:", "order:", "colour: unknown member", "labels: reserved"):
         assert field in error
     assert "url: must begin with https://" in terminal.failed(
         "receiver", "put", "acme.wrong", "--url", "ftp://x", status=2

@@ -120,3 +120,25 @@ def test_apply_shows_its_plan_and_names_what_is_wrong(terminal: Terminal) -> Non
     assert "discarded; confirm with --yes" in terminal.failed(*prune, status=2, stdin=nothing)
     done = terminal.json(*prune, "--yes", stdin=nothing)
     assert (done["removed"], done["failed"]) == (["plan.a"], {})
+
+
+def test_a_filter_is_tried_before_it_is_set(terminal: Terminal) -> None:
+    terminal.done("receiver", "put", "trial.billing", "--url", URL, "--region", "eu", "--region", "us")
+    for total, region in ((1, "eu"), (200, "us"), (300, "asia")):
+        terminal.done("publish", "trial", f'{{"total": {total}}}', "--type", "order", "--region", region)
+    trial = ("receiver", "test-filter", "trial.billing", "--filter", "total > `100`")
+    rows = [line.split("\t") for line in terminal.done(*trial).splitlines()[1:]]
+    assert [row[-1] for row in rows] == [
+        "not sent: filter", "sent", "not sent: region", "3 events: 1 sent, 2 not sent",
+    ]  # fmt: skip
+    failing = terminal.done(*trial[:-1], "length(total) > `0`", "--last", "2")
+    assert "not sent: failed (length() takes a string, an array or an object, not number)" in failing
+    assert failing.splitlines()[-1] == (
+        "2 events: 0 sent, 2 not sent (1 because the filter could not be judged)"
+    )
+    assert terminal.json(*trial)["sent"] == 1
+    assert "not JMESPath at its end" in terminal.failed(*trial[:-1], "total >", status=2)
+    changed = terminal.done("receiver", "set", "trial.billing", "--filter", "total > `100`", "--region", "eu")
+    assert changed.splitlines()[1:] == ["  region: eu, us → eu", "  filter: none → total > `100`"]
+    error = terminal.failed("publish", "trial", "{}", "--region", "E U", status=2)
+    assert "--region: 1 to 32 of a-z 0-9 -" in error

@@ -259,3 +259,24 @@ async def test_the_answer_names_the_rate_of_the_token(api: Api) -> None:
     assert answers[0].headers["ratelimit"] == '"token";r=1;t=1'
     problem(answers[2], 429, "rate")
     assert answers[2].headers["retry-after"] == "1"
+
+
+async def test_an_event_names_its_region(api: Api) -> None:
+    await api.receiver("acme.billing")
+    async with await api.client() as client:
+        for path in (EVENTS, BILLING):
+            assert (await client.post(path, headers={"angarium-region": "eu-1"})).status_code == 202
+            refused = await client.post(path, headers={"angarium-region": "E U"})
+            assert refused.json()["errors"] == [
+                {"header": "angarium-region", "detail": "1 to 32 of a-z 0-9 -"}
+            ]  # fmt: skip
+        batch = [
+            {"type": "order", "data": 1, "region": "us"}, {"receiver": "billing", "data": 1, "region": "us"},
+            {"type": "order", "data": 1, "region": "U S"},
+        ]  # fmt: skip
+        answer = (await client.post("/v1/tenants/acme/events", json=batch)).json()
+    assert [each["status"] for each in answer["results"]] == [202, 202, 422]
+    assert answer["results"][2]["errors"] == [{"pointer": "/2/region", "detail": "1 to 32 of a-z 0-9 -"}]
+    for stream in (api.names.events, api.names.deliveries):
+        regions = [each.headers["Angarium-Region"] for each in await api.stored(stream)]
+        assert regions == ["eu-1", "us"]

@@ -312,3 +312,38 @@ async def test_the_list_and_the_state_show_the_health(api: Api) -> None:
         "phase": "idle", "waiting": 0, "oldest_at": None, "failing_since": None, "disabled": None,
         "in_per_s": 0.0, "out_per_s": 0.0, "empty_in_s": 0.0, "limited_by": None,
     }  # fmt: skip
+
+
+async def test_a_filter_is_tried_on_the_last_events(api: Api) -> None:
+    await api.receiver("acme.billing", filter="total > `2`", events=["order"])
+    async with await manager(api) as client:
+        shown = (await client.get(BILLING)).json()
+        async with await api.client() as producer:
+            for total in range(5):
+                await producer.post("/v1/tenants/acme/events/order", json={"total": total})
+        own = await client.post(f"{BILLING}/test-filter")
+        other = await client.post(f"{BILLING}/test-filter", json={"filter": "total == `4`", "last": 3})
+        wrong = await client.post(f"{BILLING}/test-filter", json={"filter": "total >"})
+        many = await client.post(f"{BILLING}/test-filter", json={"last": 1001})
+        missing = await client.post(f"{LIST}/missing/test-filter")
+    assert shown["filter"] == "total > `2`"
+    assert own.status_code == 200
+    told = own.json()
+    assert (told["sent"], told["not_sent"], told["failed"], told["cut"]) == (2, 3, 0, False)
+    assert [each["result"] for each in told["events"]] == ["filter"] * 3 + ["sent"] * 2
+    assert [each["result"] for each in other.json()["events"]] == ["filter", "filter", "sent"]
+    assert "not JMESPath" in problem(wrong, 422, "invalid")
+    assert pointers(many) == ["/last"]
+    problem(missing, 404, "not-found")
+
+
+async def test_a_region_is_a_label_or_a_list_of_them(api: Api) -> None:
+    async with await manager(api) as client:
+        one = await client.put(BILLING, json={"url": URL, "region": "eu"})
+        same = await client.patch(BILLING, json={"region": ["eu"]})
+        wrong = await client.patch(BILLING, json={"region": "E U", "filter": "a >"})
+        none = await client.patch(BILLING, json={"region": None})
+    assert one.status_code == 201
+    assert same.json()["changes"] == []
+    assert [each["pointer"] for each in wrong.json()["errors"]] == ["/region", "/filter"]
+    assert [(each["old"], each["new"]) for each in none.json()["changes"]] == [("eu", "none")]

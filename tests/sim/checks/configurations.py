@@ -1,4 +1,7 @@
-"""Checks the configuration of each attempt: it was in force when the process began, or is newer."""
+"""Checks the configuration of each attempt: it was in force when the process began, or is newer.
+
+An event of a region that is not among those of this configuration is not sent.
+"""
 
 from collections.abc import Callable
 
@@ -34,3 +37,6 @@ class Configurations:
         in_force = [policy for (_, policy), gone in zip(stored, [*replaced, False], strict=True) if not gone]
         if attempt.policy not in in_force:
             self._fail(f"{attempt.receiver}: {process.name} uses what was replaced before it began")
+        for event, _ in attempt.numbered:
+            if event.region and attempt.policy.region and event.region not in attempt.policy.region:
+                self._fail(f"{attempt.receiver}: {event.position} is sent out of its region, {event.region}")

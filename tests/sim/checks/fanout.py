@@ -5,18 +5,18 @@ the others. So the stream alone tells what a receiver is given of an event: the 
 
 An event that is evicted before it is routed has a letter for each of them in place of a copy.
 
-A change of subscriptions holds for events that are published more than a second after it; which of the two
-holds for events from before, and for those that come within that second, is the product's to say.
+Who wants an event is judged by `tests.sim.choosing.checks`. A change of subscriptions holds for events that
+are published more than a second after it; which of the two holds for events from before, and for those that
+come within that second, is the product's to say.
 """
 
 from collections.abc import Mapping
 
-import msgspec
 from msgspec import Struct
 
 from streams.installation.topology import Names
+from tests.sim.choosing.checks import NOTHING, Wish, wish_of
 from tests.sim.server.streams.store import Stored
-from tests.sim.server.subjects import covers
 from tests.sim.world.world import World
 
 CHANGE_MAX_S = 1.0
@@ -41,6 +41,7 @@ class Published(Struct, frozen=True):
     at: float
     again: bool
     about: str = ""
+    region: str = ""
 
 
 class Fanout:
@@ -52,7 +53,7 @@ class Fanout:
         self.events: dict[int, Published] = {}
         self._by_body: dict[bytes, int] = {}
         self._unrouted: dict[int, None] = {}
-        self._versions: dict[str, list[tuple[float, tuple[str, ...]]]] = {}
+        self._versions: dict[str, list[tuple[float, Wish]]] = {}
         self._highest: dict[str, int] = {}
         self.given: set[tuple[str, int]] = set()
         self._letters: set[tuple[str, bytes]] = set()
@@ -81,8 +82,10 @@ class Fanout:
     def _publish(self, message: Stored) -> None:
         _, _, partition, tenant, event_type = message.subject.split(".", 4)
         again = "Angarium-Again" in (message.headers or {})
-        about = (message.headers or {}).get("Angarium-About", "")
-        event = Published(int(partition), tenant, event_type, message.data, self.world.now, again, about)
+        about, region = ((message.headers or {}).get(f"Angarium-{name}", "") for name in ("About", "Region"))
+        event = Published(
+            int(partition), tenant, event_type, message.data, self.world.now, again, about, region
+        )
         self.events[message.sequence] = event
         self._by_body[message.data] = message.sequence
         self._unrouted[message.sequence] = None
@@ -90,8 +93,7 @@ class Fanout:
 
     def _configure(self, message: Stored) -> None:
         receiver = message.subject.split(".", 2)[2]
-        patterns = msgspec.json.decode(message.data).get("events", [">"]) if message.data else ()
-        self._versions.setdefault(receiver, []).append((self.world.now, tuple(patterns)))
+        self._versions.setdefault(receiver, []).append((self.world.now, wish_of(message.data)))
 
     def _copy(self, receiver: str, message: Stored) -> None:
         position = self._by_body[message.data]
@@ -101,6 +103,8 @@ class Fanout:
             self.world.fail(f"{receiver} is sent the event at {position} ({event.type}), and wants it not")
         if headers.get("Angarium-Type") != event.type:
             self.world.fail(f"{receiver}: the copy of {position} has type {headers.get('Angarium-Type')}")
+        if headers.get("Angarium-Region", "") != event.region:
+            self.world.fail(f"{receiver}: the copy of {position} is not of region {event.region!r}")
         source = int(headers.get("Angarium-Source", "0"))
         if source != (0 if event.again else position):
             self.world.fail(f"{receiver}: the copy of {position} says that it comes from {source}")
@@ -169,10 +173,6 @@ class Fanout:
         """True if the receiver wants the event by each configuration that may have been in force."""
         if event.type in MALFORMED or not receiver.startswith(f"{event.tenant}.") or receiver == event.about:
             return [False]
-        versions = [(0.0, ()), *self._versions.get(receiver, [])]
+        versions = [(0.0, NOTHING), *self._versions.get(receiver, [])]
         last = max(n for n, (since, _) in enumerate(versions) if since <= max(0.0, event.at - CHANGE_MAX_S))
-        beginning = "angarium." if event.about else ""
-        return [
-            any(covers(each, event.type) for each in patterns if each.startswith(beginning))
-            for _, patterns in versions[last:]
-        ]
+        return [wish.takes(event.type, event.body, event.region) for _, wish in versions[last:]]

@@ -1,5 +1,7 @@
 """Dead letters: each event that the journals give up is in their stream once, with number and reason.
 
+Events that are discarded, since they belong to another region, have none.
+
 Twice only if the owner vanished while it buried, and the server no longer knows the id of the first letter
 when the next owner stores it again: more than the duplicate window lay between, or the first was redriven
 before the server was started again. And nothing else lies there.
@@ -27,6 +29,12 @@ class Letters:
     def given_up(self, fact: f.Fact) -> None:
         """A fact that is in the journal."""
         match fact:
+            case f.DeadLettered(receiver=receiver, events=events, reason=f.OUTSIDE_REGION):
+                for each in events:
+                    if not self._deliveries.event(each.position).region:
+                        self._fail(
+                            f"{receiver}: the event at {each.position} has no region, and is discarded"
+                        )
             case f.DeadLettered(receiver=receiver, events=events, reason=reason):
                 for each in events:
                     self._owe(receiver, str(each.sequence), each.position, reason)

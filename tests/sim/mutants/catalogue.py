@@ -53,6 +53,7 @@ from streams.nats.retry import retry_until_answered
 from streams.reading import backlog
 from tests.sim.alerts.mutants import ALERT_MUTANTS
 from tests.sim.batches.mutants import BATCH_MUTANTS
+from tests.sim.choosing.mutants import CHOOSING_MUTANTS
 from tests.sim.handshakes.mutants import HANDSHAKE_MUTANTS
 from tests.sim.mutants.backlogs import BACKLOG_MUTANTS
 from tests.sim.mutants.consumers import CONSUMER_MUTANTS
@@ -491,5 +492,6 @@ ALL += [
     *TAIL_MUTANTS,
     *ALERT_MUTANTS,
     *HANDSHAKE_MUTANTS,
+    *CHOOSING_MUTANTS,
 ]
 BY_NAME = {mutant.name: mutant for mutant in ALL}

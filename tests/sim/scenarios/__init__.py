@@ -6,6 +6,7 @@ out (`tests.sim.mutants.catalogue` says which).
 
 from tests.sim.alerts import scenarios as alerts
 from tests.sim.batches import scenarios as batches
+from tests.sim.choosing import scenarios as choosing
 from tests.sim.handshakes import scenarios as handshakes
 from tests.sim.resending import scenarios as resending
 from tests.sim.scenarios import (
@@ -102,5 +103,5 @@ ALL = (
     width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down,
     steering.events_are_aborted, steering.receiver_errs_and_asks_for_nothing_more,
     steering.receiver_takes_an_event_and_asks_for_nothing_more, *resending.ALL, *alerts.ALL, *batches.ALL,
-    *handshakes.ALL,
+    *handshakes.ALL, *choosing.ALL,
 )  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 from actors.machine.alerts.health_changes import HealthChange, HealthChangeName
 from angarium.node.health_log import BURST_MAX, TENANTS_MAX, HealthLog
 from angarium.rate_limited_log import RateLimitedLog
+from streams.routing.choosing.failures import FailedFilter
 from tests.unit.worlds.virtual_time import in_virtual_time
 
 LOG = logging.getLogger("angarium.test")
@@ -116,3 +117,20 @@ async def test_a_quiet_tenant_is_forgotten(caplog: pytest.LogCaptureFixture) -> 
         await asyncio.sleep(0.1)
     assert len(caplog.records) == 3 * TENANTS_MAX
     assert len(tell._lines) <= TENANTS_MAX
+
+
+@in_virtual_time
+async def test_a_filter_that_cannot_be_judged_is_logged_with_its_receiver(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tell = HealthLog()
+    failed = FailedFilter(("acme.billing", "acme.other"), "order.paid", 7, "failed", "abs() takes a number")
+    for _ in range(1000):
+        tell.filter_failed(failed)
+    assert len(caplog.records) == BURST_MAX
+    line = caplog.records[0]
+    assert (line.getMessage(), line.__dict__["receiver"]) == ("receiver.filter_failed", "acme.billing")
+    told = {name: line.__dict__[name] for name in ("type", "position", "reason", "why", "others")}
+    assert told == {
+        "type": "order.paid", "position": 7, "reason": "failed", "why": "abs() takes a number", "others": 1,
+    }  # fmt: skip

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from actors.json_depth import NESTED_MAX, is_deep
 from actors.machine.event import Event
-from angarium.delivery.formats import NESTED_MAX, Format, FormattedEvent, envelope, format_event, is_deep
+from angarium.delivery.formats import Format, FormattedEvent, envelope, format_event
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 EVENT = Event(

@@ -28,6 +28,7 @@ from angarium.telemetry.metrics.cached_pages import CachedPages
 from angarium.telemetry.metrics.families import histogram, single
 from streams.dead_letters.letters import REASONS
 from streams.journal.routing_progress import RoutingProgress
+from streams.routing.choosing.failures import ChoiceTotals
 from streams.routing.node_routing import EventsByTenant, RoutingTotals
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.values import NOW, policy
@@ -52,7 +53,9 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
         ),
         configurations=SimpleNamespace(complete=members.get("complete", True), known=lambda _: True),
         routing=SimpleNamespace(
-            totals=RoutingTotals(events=7, copies=9),
+            totals=RoutingTotals(
+                events=7, copies=9, choices=ChoiceTotals(filtered=5, outside_region=3)
+            ),
             routed_by_tenant=members.get("routed_by_tenant", EventsByTenant()),
         ),
         totals=members.get("totals", NodeTotals()), tracing=members.get("tracing"),
@@ -108,7 +111,16 @@ def test_spans_are_counted_while_traces_are_exported() -> None:
 def test_each_reason_of_a_dead_letter_is_there_before_the_first_one() -> None:
     """Prometheus sees no increase in a series that begins with its first event."""
     found = labels_of(scraped(node({})), "angarium_dead_letters_total")
-    assert found == dict.fromkeys((*REASONS, "discarded"), 0)
+    assert found == dict.fromkeys((*REASONS, "discarded", "region"), 0)
+
+
+def test_events_that_are_withheld_and_filters_that_fail_are_counted() -> None:
+    watched = node({})
+    watched.context.routing.totals.choices.failures["failed"] = 2
+    found = scraped(watched)
+    assert labels_of(found, "angarium_router_withheld_total") == {"filter": 5, "region": 3}
+    failures = labels_of(found, "angarium_filter_failures_total")
+    assert failures == {"not_json": 0, "failed": 2, "too_dear": 0}
 
 
 def test_buckets_add_up() -> None:

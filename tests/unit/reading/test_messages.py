@@ -48,6 +48,7 @@ def test_every_header_has_its_place() -> None:
         "Nats-Msg-Id": "ignored",
         "Angarium-Type": "order.created",
         "Angarium-Source": "17",
+        "Angarium-Region": "eu-1",
         "Content-Type": "text/plain; charset=utf-8",
         "traceparent": TRACE,
         "tracestate": "congo=t61rcWkgMzE",
@@ -55,6 +56,7 @@ def test_every_header_has_its_place() -> None:
     assert event == Event(
         position=7, id="order:1", stored_at=1700000000.25, body=b"{}", type="order.created", source=17,
         content_type="text/plain; charset=utf-8", traceparent=TRACE, tracestate="congo=t61rcWkgMzE",
+        region="eu-1",
     )  # fmt: skip
 
 
@@ -149,3 +151,9 @@ def test_ids_that_no_receiver_can_have() -> None:
     assert receiver_problem("acme.billing") == ""
     assert receiver_problem("1cme.billing").startswith("tenant '1cme'")
     assert receiver_problem("acme._x").startswith("receiver name '_x'")
+
+
+@pytest.mark.parametrize("region", ["EU", "eu us", "é", "a" * 33, "eu,us", "eu\n"])
+def test_a_region_that_is_no_label_is_malformed(region: str) -> None:
+    event = read({"Angarium-Region": region})
+    assert (event.region, event.malformed) == ("", "Angarium-Region: one label, 1 to 32 of a-z 0-9 -")

@@ -18,21 +18,23 @@ AT = 1_700_000_000.25
 def test_a_copy_has_the_passed_on_headers_and_its_source() -> None:
     headers = {
         "Angarium-Id": "order-1", "Nats-Msg-Id": "acme:order-1", "Content-Type": "text/plain",
-        "X-Own": "dropped", "traceparent": TRACE, "tracestate": "a=b",
+        "X-Own": "dropped", "traceparent": TRACE, "tracestate": "a=b", "Angarium-Region": "eu",
     }  # fmt: skip
     event = published_event(7, AT, "acme.order.created", headers, b"body")
     assert copy_headers(event) == {
         "Angarium-Id": "order-1", "Angarium-Type": "order.created", "Angarium-Source": "7",
         "Angarium-Published": "1700000000.250", "Content-Type": "text/plain",
-        "traceparent": TRACE, "tracestate": "a=b",
+        "traceparent": TRACE, "tracestate": "a=b", "Angarium-Region": "eu",
     }  # fmt: skip
 
 
 def test_the_actor_reads_of_a_copy_what_was_published() -> None:
     published = {"Nats-Msg-Id": "order 1", "Content-Type": "text/plain", "traceparent": TRACE}
+    published |= {"Angarium-Region": "eu"}
     event = published_event(7, AT, "acme.order.created", published, b"body")
     copy = event_of(99, AT + 1, copy_headers(event), b"body")
     assert (copy.id, copy.type, copy.source, copy.malformed) == (event.id, "order.created", 7, "")
+    assert copy.region == "eu"
     assert event.id.startswith("h_")
     assert (copy.content_type, copy.traceparent, copy.body) == ("text/plain", TRACE, b"body")
 

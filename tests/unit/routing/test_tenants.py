@@ -19,7 +19,8 @@ Act = tuple[Any, ...]
 
 ACTS: tuple[Act, ...] = (
     *((World.publish, tenant) for tenant in TENANTS),
-    (World.arrive,), (World.arrive,), (World.match,), (World.read,), (World.wait_too_long,), (World.record,),
+    (World.arrive,), (World.arrive,), (World.match,), (World.match_a_part,), (World.read,),
+    (World.wait_too_long,), (World.record,),
     (World.take_over,), (World.shed, 1), (World.shed, 0), (World.waive,), (World.bury,), (World.bury,),
     *((World.evict, tenant, up_to) for tenant in TENANTS for up_to in (5, 20, 1000)),
     *((World.read_ahead, tenant, behind) for tenant in TENANTS for behind in (0, 2)),

@@ -72,6 +72,12 @@ class World:
             self.matched[event.position] = event
             self.tenants.note_matched(event, 1)
 
+    def match_a_part(self) -> None:
+        """Begin with the next event, which goes on in its tenant's next turn."""
+        event = self.tenants.next_to_match(self.now)
+        if event is not None:
+            self.tenants.match_later(event)
+
     def route(self, chosen: int) -> None:
         if self.matched:
             event = self.matched.pop(sorted(self.matched)[chosen % len(self.matched)])

@@ -11,6 +11,7 @@ from angarium import package_check, quantities
 from angarium.access import Access, installation, keys_when_needed, open_jetstream
 from angarium.operations.failures import operation
 from angarium.operations.installation import sizing
+from angarium.operations.installation.doctor.filter_findings import filter_findings
 from angarium.operations.installation.doctor.finding import Finding, ok, problem, warning
 from angarium.operations.installation.doctor.routing_findings import stray_findings, unrouted_findings
 from angarium.operations.installation.doctor.sealing_findings import sealing_findings
@@ -123,7 +124,8 @@ async def examine_running(
 ) -> list[Finding]:
     """The checks of everything that changes at run time. Raises Unavailable and ApiError."""
     findings = await _examine_installation(js, installation, tenants, storage_needed_by=True)
-    return findings + await if_permitted("receivers", unhealthy_findings(js, installation))
+    findings += await if_permitted("receivers", unhealthy_findings(js, installation))
+    return findings + await if_permitted("filters", filter_findings(js, installation))
 
 
 async def _examine_installation(

@@ -49,6 +49,7 @@ OPERATIONS: dict[str, Scope] = {
     "POST /v1/tenants/{tenant}/receivers/{name}/replay": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/resume": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/rotate-secret": "manage",
+    "POST /v1/tenants/{tenant}/receivers/{name}/test-filter": "read",
     "POST /v1/tenants/{tenant}/receivers/{name}/skip": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/verify": "manage",
     "GET /v1/tenants/{tenant}/receivers/{name}/state": "read",
