@@ -38,7 +38,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "actors.configuration": (
         "secret_places",
-        "custom_signature signing_secrets",
+        "custom_signature signing_secrets transform",
         "policy",
         "filters",
         "credentials problems",
