@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from actors.configuration.policy import Policy
+from actors.configuration.transform import Shaping
 from actors.machine.event import Event
 from actors.machine.facts import AlertFact, Burial, Fact
 from actors.machine.outcome import Outcome
@@ -24,6 +25,7 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     - `token_s`: the longest time until another token, under the limit in force; 0.0 without one.
     - `may_start`: asked right before the first byte leaves, with no await in between; if it says no, nothing
       may be sent.
+    - `shapings`: how the bodies are shaped, for each event; None: not at all. Empty if none is shaped.
     """
 
     receiver: str
@@ -35,6 +37,7 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     failures: int = 0
     kind: Literal["event", "ping", "handshake"] = "event"
     token_s: float = 0.0
+    shapings: tuple[Shaping | None, ...] = ()
 
     @property
     def numbered(self) -> tuple[tuple[Event, int | None], ...]:
@@ -56,6 +59,7 @@ class BatchAttempt(Struct, frozen=True, gc=False, kw_only=True):
     may_start: Callable[[], bool]
     failures: int = 0
     token_s: float = 0.0
+    shapings: tuple[Shaping | None, ...] = ()
 
     @property
     def numbered(self) -> tuple[tuple[Event, int], ...]:
@@ -65,6 +69,8 @@ class BatchAttempt(Struct, frozen=True, gc=False, kw_only=True):
 
 class Sender(Protocol):
     """Makes one attempt. Expected failures are outcomes; it raises only for a defect.
+
+    If a body cannot be shaped, nothing is sent, and the outcome is a `NotSent` that names its event.
 
     For a handshake a 2xx is the outcome only with the proof that the configuration asks for; without it the
     outcome is a `Failed`.
@@ -184,6 +190,10 @@ class Policies(Protocol):
 
     def policy(self, receiver: str) -> Policy | None:
         """The last valid configuration, with the installation's defaults filled in; None if none is known."""
+        ...
+
+    def revision(self, receiver: str) -> int:
+        """The revision of the last valid configuration; 0 if none is known."""
         ...
 
     def removal(self, receiver: str) -> Removal | None:

@@ -291,6 +291,8 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return f"held back by its rate of {rate}; the next in {age_text(math.ceil(at - now))}"
         case WaitUntil(at, Rule.LINGERING):
             return f"waiting for more events for its batch, which is sent at {_moment(at, now)} at the latest"
+        case WaitUntil(_, Rule.OLDER_NODES_TRANSFORM):
+            return "a node of an older version knows no transforms: upgrade it"
         case Rest(Rule.UNCONFIRMED | Rule.UNREADY):
             return "waiting for NATS to confirm what was recorded"
         case Rest(Rule.BURIALS_FULL):

@@ -39,7 +39,7 @@ PERIODS = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": 
 }
 """Spellings of a period after the `/` of a rate."""
 RESERVED = frozenset({
-    "description", "labels", "transform", "adaptive",
+    "description", "labels", "adaptive",
 })  # fmt: skip
 _RATE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*/\s*([a-z]+)\s*\Z")
 _RATE_EXAMPLE = 'write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}'
@@ -51,7 +51,7 @@ _OBJECTS = (
     ("alerts", AlertSettings),
     ("signature", CustomSignature),
 )
-"""The members that are objects."""
+"""The members that are objects, in which nodes ignore unknown members."""
 
 
 def rate_members(text: str) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 
 from actors.configuration.custom_signature import CustomSignature
+from actors.configuration.transform import Transform
 
 AGE_MAX_S = 432000.0
 """The longest time that any configuration lets an event wait."""
@@ -143,6 +144,8 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     headers: dict[str, str] = field(default_factory=lambda: _NO_HEADERS)
     format: Literal["raw", "envelope", "cloudevents", "cloudevents-structured"] = "raw"
     signature: CustomSignature | None = None
+    transform: Transform | None = None
+    pseudonym_key: str | None = None
     handshake: Literal["none", "hmac", "cloudevents"] = "none"
     proxy: str | None = DEFAULT_PROXY
     tls: str | None = None

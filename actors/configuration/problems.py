@@ -15,6 +15,7 @@ from actors.configuration.filters.judging import filter_of
 from actors.configuration.policy import Policy
 from actors.configuration.secret_places import is_sealed
 from actors.configuration.signing_secrets import is_hmac_secret, secret_key
+from actors.configuration.transform import pseudonym_key, transform_problems
 
 SECRETS_MAX = 8
 HEADERS_MAX = 64
@@ -65,6 +66,7 @@ def further_problems(policy: Policy) -> list[str]:
     """Yield the problems that no type can express."""
     problems = [*_url_problems(policy.url), *_header_problems(policy.headers)]
     problems += [f"signature.{each}" for each in _signature_problems(policy)]
+    problems += _transform_problems(policy)
     if policy.batch is not None and policy.format not in ("raw", "envelope"):
         problems.append("format: a batch is always an envelope; leave one of the two out")
     if policy.retry.cap_s < policy.retry.base_s:
@@ -157,6 +159,15 @@ def _signature_problems(policy: Policy) -> Iterator[str]:
             yield "secret: missing, and the newest of secrets is no HMAC key; give the key to sign with"
         elif not policy.secrets:
             yield "secret: missing, and there are no secrets; give the key to sign with"
+
+
+def _transform_problems(policy: Policy) -> Iterator[str]:
+    """Yield what is wrong with the transform and the key of its pseudonyms, each problem with its member."""
+    key = policy.pseudonym_key
+    if policy.transform is not None:
+        yield from transform_problems(policy.transform, key)
+    if key is not None and isinstance(why := pseudonym_key(key), str) and not is_sealed(key):
+        yield f"pseudonym_key: {why}"
 
 
 def is_sent(header: str, policy: Policy) -> bool:

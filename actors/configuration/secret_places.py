@@ -12,9 +12,10 @@ SECRET_PLACES: dict[str, tuple[str, ...]] = {
     "old_secrets": ("[]", "secret"),
     "headers": ("*",),
     "signature": ("secret",),
+    "pseudonym_key": (),
 }
 """Paths of the texts that are secret, by member: `[]` is each entry of an array, `*` each member of an
-object."""
+object. The path of a member that is a secret itself is empty."""
 SECRET_MEMBERS = frozenset(SECRET_PLACES)
 """Members of a configuration with secrets in them, which are never shown."""
 SEALED_PREFIX = "sealed:"

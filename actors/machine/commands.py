@@ -25,10 +25,14 @@ class RecordOutcome(Struct, frozen=True, gc=False):
 
 
 class Adopt(Struct, frozen=True):
-    """Adopt another configuration. No owner can have posted anything beyond the position `above`."""
+    """Adopt another configuration, of that `revision`.
+
+    No owner can have posted anything beyond the position `above`.
+    """
 
     above: int
     epoch: int
+    revision: int = 0
 
 
 class OpenReceiver(Struct, frozen=True):

@@ -2,7 +2,10 @@
 
 from typing import Any, assert_never
 
+from msgspec.structs import replace
+
 from actors.configuration.policy import Policy
+from actors.configuration.transform import key_hash
 from actors.ids import fraction, stable_hash
 from actors.machine import commands as c
 from actors.machine import facts as f
@@ -23,7 +26,7 @@ from actors.machine.outcome import (
     judge,
     retry_after_s,
 )
-from actors.machine.state import State, open_entry
+from actors.machine.state import OpenEvent, State, open_entry
 
 FAILURES_IN_A_ROW_MAX = 5
 """Failures in a row, of any events, after which a receiver in relaxed order backs off as a whole."""
@@ -31,7 +34,7 @@ NEEDS_NO_CONFIRMATION = (
     f.Delivered, f.AttemptFailed, f.Throttled, f.EventsNumbered, f.DuplicateDropped, f.Parked, f.Unparked,
     f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished, f.HandshakeFailed,
 )  # fmt: skip
-_NONE_OPEN: dict[int, int] = {}
+_NONE_OPEN: dict[int, OpenEvent] = {}
 ERROR_LENGTH_MAX = 300
 """Length of the error text that a fact keeps, in characters."""
 
@@ -228,6 +231,13 @@ def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bu
         unused = state.limit is None and state.frontier.sequence == 0
         granted = with_limit(limit, bucket, at=at, epoch=command.epoch, unused=unused)
         facts.append(f.RateSet(receiver=receiver, limit=limit, bucket=granted))
+    if transform_differs(state, policy):
+        # A bucket that was created again counts its own revisions. None may stand for two transforms.
+        revision = max([command.revision, 1, *(each.revision + 1 for each in state.transforms)])
+        key = key_hash(policy.pseudonym_key)
+        facts.append(
+            f.TransformSet(receiver=receiver, revision=revision, transform=policy.transform, key=key)
+        )
     frontier = state.frontier
     if frontier.change is None and frontier.size != policy.dedup_window:
         above = max(command.above, frontier.position)
@@ -236,17 +246,35 @@ def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bu
 
 
 def with_their_numbers(state: State, events: tuple[Event, ...]) -> tuple[Numbered, ...]:
-    """The events that are not settled, with their numbers: those that are not open get the next ones."""
+    """The events that are not settled, with their numbers: those that are not open get the next ones.
+
+    Each has the revision of its transform: an open one keeps its own, unless that is gone.
+    """
     position, sequence = state.frontier.position, state.frontier.sequence
     match events:
         case (event,) if event.position > position:  # The most frequent case.
-            return (with_number(event, sequence + 1),)
-    known = {each.position: each.sequence for each in state.open} if state.open else _NONE_OPEN
+            return (with_number(event, sequence + 1, state.transform),)
+    known = {each.position: each for each in state.open} if state.open else _NONE_OPEN
     numbered = list[Numbered]()
     for event in events:
         if event.position > position:
             sequence += 1
-            numbered.append(with_number(event, sequence))
-        elif event.position in known:
-            numbered.append(with_number(event, known[event.position]))
+            numbered.append(with_number(event, sequence, state.transform))
+        elif (entry := known.get(event.position)) is not None:
+            numbered.append(with_its_number(state, event, entry))
     return tuple(numbered)
+
+
+def with_its_number(state: State, event: Event, entry: OpenEvent) -> Numbered:
+    """The open event with its number and the revision of its transform: if that is gone, the one in force."""
+    revision = state.transform_for(entry.transform)
+    numbered = with_number(event, entry.sequence, revision)
+    return numbered if revision == entry.transform else replace(numbered, transform_gone=entry.transform)
+
+
+def transform_differs(state: State, policy: Policy) -> bool:
+    """True if the configuration has another transform than the recorded one, or another key of pseudonyms."""
+    if policy.transform is None and policy.pseudonym_key is None:
+        return bool(state.transform or state.pseudonym_key)  # The most frequent case.
+    recorded = state.transforms[-1].transform if state.transform else None
+    return policy.transform != recorded or key_hash(policy.pseudonym_key) != state.pseudonym_key

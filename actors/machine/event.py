@@ -21,6 +21,8 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
     - `about`: the receiver that the event is about, if it is about an alert and not a copy.
     - `malformed`: why the message cannot be passed on as it was published; such an event becomes a dead
       letter when its turn comes.
+    - `unshapeable`: its body cannot be shaped as the configuration asks, which an attempt found out; such an
+      event becomes a dead letter, too.
     """
 
     position: int
@@ -37,6 +39,7 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
     published_at: float = 0.0
     about: str = ""
     region: str = ""
+    unshapeable: bool = False
 
     @property
     def accepted_at(self) -> float:
@@ -47,6 +50,11 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
     def trace_id(self) -> str:
         """The id of the producer's trace, for the log; empty if it sent none."""
         return self.traceparent[3:35]
+
+    @property
+    def no_attempt(self) -> str:
+        """The reason to give it up without an attempt; empty if there is none."""
+        return "malformed" if self.malformed else "transform" if self.unshapeable else ""
 
     @property
     def key(self) -> bytes:

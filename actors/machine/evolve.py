@@ -15,7 +15,15 @@ from actors.machine import facts as f
 from actors.machine.alerts.folding import after_alert, last_dead_letter_at
 from actors.machine.handshake.folding import after_handshake, due_at_once
 from actors.machine.numbering import Numbered, advance, advance_all, move_frontier, resize, without_keys
-from actors.machine.state import OpenEvent, State, fresh_entry, in_order
+from actors.machine.state import (
+    TRANSFORMS_MAX,
+    OpenEvent,
+    RecordedTransform,
+    State,
+    fresh_entry,
+    in_order,
+    transform_of_letter,
+)
 
 
 def evolve(state: State, fact: f.Fact) -> State:
@@ -62,6 +70,8 @@ def evolve(state: State, fact: f.Fact) -> State:
             return replace(state, frontier=resize(state.frontier, size, above))
         case f.RateSet(limit=limit, bucket=bucket):
             return replace(state, limit=limit, bucket=bucket)
+        case f.TransformSet():
+            return with_transform(state, fact)
         case f.Retargeted(target=target):
             return replace(_unimpeded(state), target=target)
         case f.Paused():
@@ -86,6 +96,18 @@ def evolve(state: State, fact: f.Fact) -> State:
             return after_handshake(state, fact)
         case _:
             assert_never(fact)
+
+
+def with_transform(state: State, fact: f.TransformSet) -> State:
+    """The state with another transform in force. Earlier ones stay as long as open events need them."""
+    needed = {each.transform for each in state.open}
+    kept = [each for each in state.transforms if each.revision in needed]
+    if fact.transform is not None:
+        kept.append(RecordedTransform(revision=fact.revision, transform=fact.transform, key=fact.key))
+    return replace(
+        state, transforms=tuple(kept[-TRANSFORMS_MAX:]), pseudonym_key=fact.key,
+        transform=0 if fact.transform is None else fact.revision,
+    )  # fmt: skip
 
 
 def _with_open(state: State, events: tuple[Numbered, ...]) -> State:
@@ -125,7 +147,10 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
         # Events that failed together are tried together: a receiver may know their POST by its numbers.
         post = (part[0].sequence, part[-1].sequence) if len(part) > 1 else None
         for each in part:
-            known[each.position] = _tried(known.get(each.position) or fresh_entry(each), fact, post)
+            entry = known.get(each.position) or fresh_entry(each)
+            if entry.transform != each.transform:
+                entry = replace(entry, transform=each.transform)  # Its own is gone.
+            known[each.position] = _tried(entry, fact, post)
     opened = in_order(known.values())
     # The state is kept for every receiver, so the text of the answer stays in the journal alone.
     last = replace(fact, answer="") if isinstance(fact, f.AttemptFailed) and fact.answer else fact
@@ -179,7 +204,7 @@ def _after_dead_letter(state: State, fact: f.DeadLettered) -> State:
             continue
         burials += (f.Burial(
             position=each.position, sequence=each.sequence, reason=fact.reason, attempts=fact.attempts,
-            status=fact.status,
+            status=fact.status, transform=transform_of_letter(state, each.transform),
         ),)  # fmt: skip
     bucket = fact.bucket or state.bucket
     state = replace(

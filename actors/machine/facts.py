@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from actors.configuration.transform import Transform
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.numbering import Numbered
 
@@ -94,6 +95,7 @@ class Burial(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     - `sequence`: None for an event that got no number.
     - `receiver`: its receiver, if that is not the receiver of the fact.
+    - `transform`: revision and hash of the transform by which its body was to be shaped; empty without one.
     """
 
     position: int
@@ -102,6 +104,7 @@ class Burial(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     attempts: int = 0
     status: int | None = None
     receiver: str = ""
+    transform: str = ""
 
 
 class DeadLettered(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="dead_lettered"):
@@ -272,6 +275,18 @@ class RateSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="rate_se
     bucket: Bucket | None = None
 
 
+class TransformSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="transform_set"):
+    """Another transform is in force from now on, for events that get their numbers later; None: none.
+
+    - `revision`: that of the configuration which has it.
+    - `key`: hash of the key of pseudonyms; empty without one.
+    """
+
+    revision: int
+    transform: Transform | None = None
+    key: str = ""
+
+
 class Retargeted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="retargeted"):
     """The receiver has another URL (`target` is its hash: URLs may hold secrets), and is tried at once."""
 
@@ -439,6 +454,6 @@ Fact = (
     | DuplicateDropped | Parked | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet
     | Retargeted | Paused | Resumed | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
     | AlertRaised | AlertRecovered | AlertsPublished
-    | HandshakeStarted | HandshakeSucceeded | HandshakeFailed
+    | HandshakeStarted | HandshakeSucceeded | HandshakeFailed | TransformSet
 )  # fmt: skip
 AnyFact = Fact | Claimed

@@ -17,7 +17,9 @@ from actors.machine.event import Event
 class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """An event with its number, as outcome facts carry it. `type` is empty in facts of older versions.
 
-    `published_at`: for a copy, when the original was published, if that was well before.
+    - `published_at`: for a copy, when the original was published, if that was well before.
+    - `transform`: the revision of the configuration by whose transform its body is shaped; 0: by none.
+    - `transform_gone`: the revision of its first attempt, if that one cannot be used any more.
     """
 
     sequence: int
@@ -28,6 +30,8 @@ class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     source: int = 0
     type: str = ""
     published_at: float = 0.0
+    transform: int = 0
+    transform_gone: int = 0
 
     @property
     def accepted_at(self) -> float:
@@ -35,11 +39,12 @@ class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         return self.published_at or self.stored_at
 
 
-def with_number(event: Event, sequence: int) -> Numbered:
-    """The event with that number."""
+def with_number(event: Event, sequence: int, transform: int = 0) -> Numbered:
+    """The event with that number, and the revision of its transform."""
     return Numbered(
         sequence=sequence, position=event.position, id=event.id, stored_at=event.stored_at,
         again=event.again, source=event.source, type=event.type, published_at=event.published_at,
+        transform=transform,
     )  # fmt: skip
 
 
@@ -75,14 +80,14 @@ def is_duplicate(frontier: Frontier, event: Event) -> bool:
 
 
 def next_in_order(frontier: Frontier, waiting: Iterable[Event], count_max: int) -> list[Event]:
-    """The next events that get numbers, up to a malformed one.
+    """The next events that get numbers, up to one that gets no attempt.
 
     Each is judged by `is_duplicate`, with the frontier as those before it leave it, which `advance` says.
     """
     window, source, found, room = bytearray(frontier.window), frontier.source, list[Event](), count_max
     size, change = frontier.size * KEY_BYTES, frontier.change
     for event in waiting:
-        if room <= 0 or event.malformed:
+        if room <= 0 or event.malformed or event.unshapeable:
             break
         position = event.position
         if position <= frontier.position or (event.source and event.source <= source):

@@ -88,9 +88,13 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class NotSent(Struct, frozen=True, gc=False, kw_only=True):
-    """An attempt that sent nothing, for a reason of ours (an expired lease): it is not recorded."""
+    """An attempt that sent nothing (the lease expired, or a body cannot be shaped): it is not recorded.
+
+    `unshapeable`: positions of the events whose bodies cannot be shaped as the configuration asks.
+    """
 
     why: str
+    unshapeable: tuple[int, ...] = ()
 
 
 Outcome = Answered | Failed | NotSent

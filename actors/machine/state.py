@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from msgspec import Struct, field
 
+from actors.configuration.transform import Transform, transform_hash
 from actors.machine.bucket import Bucket, RateLimit, next_token_at
 from actors.machine.facts import AlertFact, AlertKind, AttemptFailed, Burial, OutcomeFact
 from actors.machine.numbering import Frontier, Numbered
@@ -22,6 +23,8 @@ BURIALS_MAX = 128
 """Dead letters of one receiver that may wait to be stored; no further events are given up before."""
 UNPUBLISHED_ALERTS_MAX = 12
 """Events about a receiver's alerts that may wait to be published; no further alert changes before."""
+TRANSFORMS_MAX = 8
+"""Transforms of one receiver that are kept: the present one, and earlier ones for open events."""
 TOMBSTONE_KEPT_S = 8 * 86400.0
 """Time that the state of a removed receiver is kept: the longest age of a delivery (7 days), and a day."""
 
@@ -37,6 +40,7 @@ class OpenEvent(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True)
     - `status`: the status of the last answer.
     - `post`: first and last number of its last recorded POST, if that had other events, or of a half of it.
     - `halved`: it belongs to a half of that POST, which was not tried by itself yet.
+    - `transform`: revision of the transform by which its body is shaped; 0: by none.
     """
 
     sequence: int
@@ -55,6 +59,7 @@ class OpenEvent(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True)
     aborted: bool = False
     post: tuple[int, int] | None = None
     halved: bool = False
+    transform: int = 0
 
     @property
     def accepted_at(self) -> float:
@@ -110,6 +115,14 @@ class Handshake(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True)
     next_at: float = 0.0
 
 
+class RecordedTransform(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """A transform that was in force, the revision of its configuration, and the hash of its key."""
+
+    revision: int
+    transform: Transform
+    key: str = ""
+
+
 class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Everything that the journal says about one receiver.
 
@@ -133,6 +146,9 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `dead_letter_at`: when the last event was given up that an alert is about, or is still to be raised for;
       0.0 if there is none.
     - `joined`: how often an event was in the POST of another one, whatever its outcome.
+    - `transform`: revision of the transform in force; 0: none.
+    - `transforms`: that one, and the earlier ones of open events, the newest last.
+    - `pseudonym_key`: hash of the key of pseudonyms in force.
     """
 
     receiver: str
@@ -164,6 +180,21 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     unpublished_alerts: tuple[AlertFact, ...] = ()
     dead_letter_at: float = 0.0
     joined: int = 0
+    transform: int = 0
+    transforms: tuple[RecordedTransform, ...] = ()
+    pseudonym_key: str = ""
+
+    def recorded_transform(self, revision: int) -> RecordedTransform | None:
+        """The transform of that revision; None if it is gone, or if the key of its pseudonyms is."""
+        for each in self.transforms:
+            if each.revision == revision:
+                usable = not each.transform.pseudonymize or each.key == self.pseudonym_key
+                return each if usable else None
+        return None
+
+    def transform_for(self, revision: int) -> int:
+        """The revision by which an event of that revision is shaped: if it is gone, the one in force."""
+        return revision if revision == 0 or self.recorded_transform(revision) else self.transform
 
     @property
     def has_groups(self) -> bool:
@@ -278,6 +309,7 @@ def as_numbered(entry: OpenEvent) -> Numbered:
     return Numbered(
         sequence=entry.sequence, position=entry.position, id=entry.id, stored_at=entry.stored_at,
         again=entry.again, source=entry.source, type=entry.type, published_at=entry.published_at,
+        transform=entry.transform,
     )  # fmt: skip
 
 
@@ -286,7 +318,21 @@ def fresh_entry(event: Numbered) -> OpenEvent:
     return OpenEvent(
         sequence=event.sequence, position=event.position, id=event.id, stored_at=event.stored_at,
         again=event.again, source=event.source, type=event.type, published_at=event.published_at,
+        transform=event.transform,
     )  # fmt: skip
+
+
+def transform_of_letter(state: State, revision: int) -> str:
+    """The mark of a dead letter: revision and hash of the transform of its event; empty without one.
+
+    A transform that is gone has no hash, so that no other one can be taken for it.
+    """
+    if not revision:
+        return ""
+    for each in state.transforms:
+        if each.revision == revision:
+            return f"{revision} {transform_hash(each.transform, each.key)}"
+    return f"{revision}"
 
 
 def in_order(opened: Iterable[OpenEvent]) -> tuple[OpenEvent, ...]:

@@ -345,8 +345,7 @@ class Actor:
         """Make an attempt with the configuration at its decision, and the attempts that follow at once."""
         environment = self.environment
         while post is not None and policy is not None:
-            events = (post.event,) if isinstance(post, s.Post) else post.events
-            attempt = self._attempt_of(post, events[0], policy)
+            attempt = self._attempt_of(post, policy)
             try:
                 outcome = await environment.sender.send(attempt)
             except Exception as error:
@@ -354,27 +353,29 @@ class Actor:
             if environment.stopped:
                 return
             now = environment.clock.now()
-            self._attempt_ended(events, outcome, policy, now)
+            self._attempt_ended(post.events, outcome, policy, now)
             environment.attempt_ended()
             post, policy = self._advance(now), self.live.policy
             if post is not None and not self._busy:
                 self.wake()  # The outcome may have made room for more attempts than the next one.
 
-    def _attempt_of(self, post: s.Post | s.PostBatch, first: Event, policy: Policy) -> Attempt | BatchAttempt:
-        may_start = self.environment.within_lease
-        tried = open_entry(self.live.state, first.position) if post.attempt > 1 else None
-        failures, limit = tried.failures if tried else 0, self.live.state.limit
-        token_s = 1 / limit.per_second if limit else 0.0
+    def _attempt_of(self, post: s.Post | s.PostBatch, policy: Policy) -> Attempt | BatchAttempt:
+        state, may_start = self.live.state, self.environment.within_lease
+        shapings = self.live.shapings(post.events, policy)
+        tried = open_entry(state, post.events[0].position) if post.attempt > 1 else None
+        failures, token_s = tried.failures if tried else 0, 1 / state.limit.per_second if state.limit else 0.0
         match post:
             case s.Post():
                 return Attempt(
                     receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
                     ordinal=post.attempt, may_start=may_start, failures=failures, token_s=token_s,
+                    shapings=shapings,
                 )  # fmt: skip
             case s.PostBatch():
                 return BatchAttempt(
                     receiver=self.receiver, policy=policy, events=post.events, sequences=post.sequences,
                     ordinal=post.attempt, may_start=may_start, failures=failures, token_s=token_s,
+                    shapings=shapings,
                 )  # fmt: skip
             case _:
                 assert_never(post)
@@ -394,7 +395,7 @@ class Actor:
             self._attempt_end.set_result(None)
             self._attempt_end = None
         if isinstance(outcome, NotSent):
-            pending.not_sent(events)
+            pending.not_sent(events, outcome.unshapeable)
             return
         text = ""
         if isinstance(outcome, Answered):

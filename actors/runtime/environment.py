@@ -47,6 +47,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `alerts`: publishes the events about them.
     - `alert_limits`: returns the limits of alerts about a receiver, with the settings of its configuration.
     - `handshakes_known`: asked before each handshake; if not, events wait for it.
+    - `transforms_known`: asked before a transform is adopted; if not, events wait for it.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -69,6 +70,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     alert_limits: Callable[[str, AlertSettings], AlertLimits]
     may_record_alerts: Callable[[], bool] = lambda: True
     handshakes_known: Callable[[], bool] = lambda: True
+    transforms_known: Callable[[], bool] = lambda: True
     node_holders: NodeHolders = field(default_factory=NodeHolders)
 
 
@@ -109,6 +111,10 @@ class ActorEnvironment(Protocol):
 
     def handshakes_known(self) -> bool:
         """True if every node that may take over knows the facts about handshakes."""
+        ...
+
+    def transforms_known(self) -> bool:
+        """True if every node that may take over knows the facts about transforms."""
         ...
 
     def within_lease(self) -> bool:

@@ -1,10 +1,14 @@
 """The live state of one receiver: each fact is decided here, folded at once, and given to the journal."""
 
+from collections.abc import Sequence
+
 from actors.configuration.policy import Policy
+from actors.configuration.transform import Shaping, shaping_of
 from actors.machine import commands as c
 from actors.machine.alerts.health_changes import FACTS_THAT_CHANGE_HEALTH, health_change
 from actors.machine.bucket import Bucket
-from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
+from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide, with_their_numbers
+from actors.machine.event import Event
 from actors.machine.facts import AlertRaised, AlertRecovered, Delivered, Fact
 from actors.machine.invariants import InvariantBroken, evolve_checked
 from actors.machine.state import UNCONFIRMED_MAX, State
@@ -89,6 +93,18 @@ class LiveState:
         self.confirmed = state
         if type(fact) is Delivered:
             self.unconfirmed_deliveries -= len(fact.events)
+
+    def shapings(self, events: Sequence[Event], policy: Policy) -> tuple[Shaping | None, ...]:
+        """The shapings of these events, None for one that is sent as published; empty if all are."""
+        state = self.state
+        if not state.transforms:
+            return ()  # The most frequent case.
+        revisions = {each.position: each.transform for each in with_their_numbers(state, tuple(events))}
+        found = list[Shaping | None]()
+        for event in events:
+            recorded = state.recorded_transform(revisions.get(event.position, state.transform))
+            found.append(None if recorded is None else shaping_of(recorded.transform, policy.pseudonym_key))
+        return tuple(found) if any(found) else ()
 
     def bucket_at(self, now: float) -> Bucket | None:
         """The bucket, filled up to now; None if there is no limit."""

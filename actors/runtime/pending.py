@@ -7,6 +7,8 @@ everything else that happens here follows what was recorded.
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from actors.configuration.policy import BatchLimits
 from actors.machine import commands as c
 from actors.machine.event import Event
@@ -203,12 +205,14 @@ class Pending:
             elif entry.next_at - now <= PARK_AFTER_S:
                 self.open_in_memory[event.position] = event
 
-    def not_sent(self, events: Sequence[Event]) -> None:
-        """Hold the events of a POST that was not made: they wait as before."""
+    def not_sent(self, events: Sequence[Event], unshapeable: Sequence[int] = ()) -> None:
+        """Hold the events of a POST that was not made: they wait as before, or to be given up."""
         self.posts_in_flight -= 1
         waiting, state = list[Event](), self.live.state
         for event in events:
             del self.in_flight[event.position]
+            if event.position in unshapeable:
+                event = replace(event, unshapeable=True)
             if open_entry(state, event.position) is not None:
                 self.open_in_memory[event.position] = event
             elif event.position > state.frontier.position:

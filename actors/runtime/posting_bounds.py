@@ -62,6 +62,16 @@ class PostingBounds:
         return self._environment.handshakes_known()
 
     @property
+    def transforms_known(self) -> bool:
+        """True if every node that may take over knows the facts about transforms."""
+        return self._environment.transforms_known()
+
+    @property
+    def policy_revision(self) -> int:
+        """The revision of the configuration in memory."""
+        return self._environment.policies.revision(self._live.receiver)
+
+    @property
     def posted_to(self) -> int:
         """The last position that an owner that vanished may have posted unrecorded; 0 if there is none."""
         environment, unclean = self._environment, self._environment.unclean

@@ -80,6 +80,9 @@ class IdlePorts:
     def policy(self, receiver: str) -> Policy | None:
         return POLICY
 
+    def revision(self, receiver: str) -> int:
+        return 1
+
     def removal(self, receiver: str) -> ports.Removal | None:
         return None
 

@@ -22,6 +22,7 @@ from actors.machine.event import Event
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt, BatchAttempt
 from angarium import __version__
+from angarium.delivery.body_shaper import BodyShaper
 from angarium.delivery.custom_signing import CustomSigner, custom_signer
 from angarium.delivery.formats import envelope, format_event
 from angarium.delivery.handshake import USUAL_ORIGIN, check_proof, origin_lines, question
@@ -90,6 +91,7 @@ class HttpSender:
         self._profile_names = profile_names
         self._origin = origin
         self._prepared: dict[str, _Prepared] = {}
+        self._shaper = BodyShaper()
 
     async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         """See `Sender`."""
@@ -99,6 +101,11 @@ class HttpSender:
                 prepared = self._prepare(attempt.receiver, attempt.policy)
             except (InvalidTarget, InvalidSecret) as error:
                 return Failed(error=FailureKind.BLOCKED.value, detail=str(error), latency_ms=0.0)
+        if attempt.shapings:
+            shaped = await self._shaper.shaped(attempt)
+            if isinstance(shaped, NotSent):
+                return shaped
+            attempt = shaped
         body_format, number = attempt.policy.format, None
         match attempt:
             case BatchAttempt():

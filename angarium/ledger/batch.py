@@ -257,6 +257,13 @@ class RowBatch(Struct):
         minute[5] += latency_us * count
         minute[6] = max(minute[6], latency_us)
         minute[9] += 1
+        if gone := [each for each in fact.events if each.transform_gone]:
+            first = gone[0]
+            detail = {
+                "sequence": first.sequence, "count": len(gone), "gone": first.transform_gone,
+                "revision": first.transform,
+            }  # fmt: skip
+            self._change(receiver, ended_at, position, ordinal, "transform_gone", detail)
         for event in fact.events:
             self.attempts.append((*key, event.sequence, event.position, *shared, event.type or None, answer))
             if verdict == schema.DELIVERED:
@@ -447,6 +454,8 @@ def _detail(fact: f.Fact) -> dict[str, Any] | None:
             return {"size": size}
         case f.AlertRaised(alert=alert, why=why) | f.AlertRecovered(alert=alert, why=why):
             return {"alert": alert, "why": why}
+        case f.TransformSet(revision=revision, transform=transform):
+            return {} if transform is None else {"revision": revision}
         case f.HandshakeSucceeded(per_minute=per_minute):
             return {} if per_minute is None else {"per_minute": per_minute}
         case _:

@@ -143,6 +143,7 @@ class Shard:
             alert_limits=context.routing.tenant_settings.alert_limits,
             may_record_alerts=lambda: context.members.all_know_facts(FactKinds.ALERTS),
             handshakes_known=lambda: context.members.all_know_facts(FactKinds.HANDSHAKES),
+            transforms_known=lambda: context.members.all_know_facts(FactKinds.TRANSFORMS),
             node_holders=context.holders,
         )  # fmt: skip
         return Host(claim, ports, unacked_max=MAX_ACK_PENDING)

@@ -169,6 +169,11 @@ class KnownConfigurations:
         known = self._known.get(receiver)
         return known.policy if known and not known.unusable else None
 
+    def revision(self, receiver: str) -> int:
+        """The revision of the last valid configuration; 0 if none is known."""
+        known = self._known.get(receiver)
+        return known.policy_revision if known else 0
+
     def subscriber(self, receiver: str) -> Policy | None:
         """The configuration that says which events the receiver gets, even if this node cannot send them."""
         known = self._known.get(receiver)

@@ -27,6 +27,7 @@ from streams.nats.wire_names import (
     DEAD_RESPONSE,
     DEAD_SEQUENCE,
     DEAD_STATUS,
+    DEAD_TRANSFORM,
     EVENT_ID,
     EVENT_TYPE,
 )
@@ -34,6 +35,7 @@ from streams.reading import messages
 
 REASONS = (
     "expired", "attempts", "rejected", "overflow", "evicted", "skipped", "unknown_receiver", "malformed",
+    "transform",
 )  # fmt: skip
 REQUESTS_MAX = 32
 """Requests about single letters that are under way at a time."""
@@ -100,6 +102,11 @@ class LetterHead(Struct, frozen=True):
     def problem(self) -> str:
         """The problem of a malformed event, in a sentence; empty for any other event."""
         return self.headers.get(DEAD_PROBLEM, "")
+
+    @property
+    def transform(self) -> str:
+        """The mark of the transform by which its body was to be shaped; empty without one."""
+        return self.headers.get(DEAD_TRANSFORM, "")
 
     @property
     def body_gone(self) -> bool:

@@ -63,6 +63,7 @@ class FactKinds(IntEnum):
 
     ALERTS = 1
     HANDSHAKES = 2
+    TRANSFORMS = 3
 
 
 FACTS_KNOWN = max(FactKinds)

@@ -75,9 +75,12 @@ DEAD_RESPONSE = "Angarium-Response"
 """The beginning of the last attempt's answer, percent-encoded; absent if the node that had it is gone."""
 DEAD_PROBLEM = "Angarium-Problem"
 """The problem of a malformed event, in a sentence."""
+DEAD_TRANSFORM = "Angarium-Transform"
+"""The transform by which the body was to be shaped: revision of its configuration, and hash."""
 DEAD_BODY = "Angarium-Body"
 DEAD_LETTER = (
     DEAD_REASON, DEAD_SEQUENCE, DEAD_ATTEMPTS, DEAD_STATUS, DEAD_RESPONSE, DEAD_PROBLEM, DEAD_BODY,
+    DEAD_TRANSFORM,
 )  # fmt: skip
 
 # ---- Angarium: a configuration

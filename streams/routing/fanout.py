@@ -68,12 +68,12 @@ def copy_headers(event: Event, source: int | None = None) -> dict[str, str]:
         headers[EVENT_SOURCE] = str(event.position if source is None else source)
     if event.content_type != messages.CONTENT_TYPE_DEFAULT:
         headers[CONTENT_TYPE] = event.content_type
+    if event.region:
+        headers[EVENT_REGION] = event.region
     if event.traceparent:
         headers[TRACEPARENT] = event.traceparent
     if event.tracestate:
         headers[TRACESTATE] = event.tracestate
-    if event.region:
-        headers[EVENT_REGION] = event.region
     return headers
 
 

@@ -38,7 +38,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "actors.configuration": (
         "secret_places",
-        "custom_signature signing_secrets",
+        "custom_signature signing_secrets transform",
         "policy",
         "filters",
         "credentials problems",
@@ -134,8 +134,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "angarium.delivery": (
         "formats handshake http_exchange signing",
-        "connections custom_signing",
-        "egress",
+        "connections custom_signing shaping",
+        "body_shaper egress",
         "http1_transport httpx_transport sender",
     ),
 }

@@ -91,14 +91,16 @@ class Stage:
 
         self.do(put)
 
-    def publish(self, *ids: str, receiver: str = R, source: int = 0, region: str = "") -> None:
+    def publish(
+        self, *ids: str, receiver: str = R, source: int = 0, region: str = "", body: bytes = b"{}"
+    ) -> None:  # fmt: skip
         """Sends an event to one receiver; with a `source`, as a copy that the router makes of that event."""
 
         async def publish(js: JetStream) -> None:
             for each in ids:
                 headers = {"Angarium-Id": each} | ({"Angarium-Source": str(source)} if source else {})
                 headers |= {"Angarium-Region": region} if region else {}
-                answer = await js.publish(self.run.names.publish_to(receiver), b"{}", headers)
+                answer = await js.publish(self.run.names.publish_to(receiver), body, headers)
                 assert isinstance(answer, Stored)
 
         self.do(publish)

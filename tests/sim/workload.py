@@ -41,6 +41,11 @@ REGIONS = ("", "eu", "us")
 FILTERS = (None, None, "fanout > `20`", "fanout < `10` || fanout > `40`", "length(fanout) > `1`")
 """Filters on the bodies of fan-outs; the last one fails on each."""
 SOON = {"base_s": 0.05, "cap_s": 0.2}
+TRANSFORMS: tuple[dict[str, Any] | None, ...] = (
+    None, {"drop": ["/number"]}, {"pseudonymize": ["/number"]}, {"keep": ["/other"]},
+    {"keep": ["/*"], "pseudonymize": ["/number"]},
+)  # fmt: skip
+PSEUDONYM_KEYS = ("psk_" + "b2xk" * 8, "psk_" + "bmV3" * 8)
 SECRETS = ("whsec_" + "b2xk" * 8, "whsec_" + "bmV3" * 8)
 """The secrets of receivers that have to prove themselves."""
 
@@ -69,6 +74,8 @@ class Workload:
         self._asks_for_proofs = self._proofs.random() < 0.2
         self._choices = run.world.random("choices")
         self._chooses = self._choices.random() < 0.4
+        self._transforms = run.world.random("transforms")
+        self._transformed = self._transforms.random() < 0.3
         self._uneven = run.world.random("uneven")
         self._woken = asyncio.Event()
         self._calm = asyncio.Event()
@@ -131,7 +138,9 @@ class Workload:
         if self._chooses and (region := self._choices.choice(REGIONS)):
             headers["Angarium-Region"] = region
         subject = self.run.names.publish_to(receiver)
-        await wire.publish(subject, b'{"number":%d}' % self._events, headers=headers)
+        is_text = self._transformed and self._transforms.random() < 0.03
+        body = (b"number %d" if is_text else b'{"number":%d}') % self._events
+        await wire.publish(subject, body, headers=headers)
 
     # ---- operating
 
@@ -232,7 +241,7 @@ class Workload:
 
     def _policy(self) -> dict[str, Any]:
         chance = self.chance
-        return dict(self._members()) | self._handshake() | {
+        return dict(self._members()) | self._handshake() | self._transform() | {
             "url": f"https://example.com/{chance.choice('aab')}",
             "events": self.run.fanout_producer.patterns(),
             "timeout_s": chance.choice((0.1, 0.5, 2.0)),
@@ -274,6 +283,14 @@ class Workload:
             "handshake": proofs.choice(("hmac", "hmac", "cloudevents")),
             "secrets": [proofs.choice(SECRETS)],
         }
+
+    def _transform(self) -> dict[str, Any]:
+        """A transform, mostly with the same key of pseudonyms."""
+        chance = self._transforms
+        if not self._transformed:
+            return {}
+        key = PSEUDONYM_KEYS[chance.random() < 0.1]
+        return {"transform": chance.choice(TRANSFORMS), "pseudonym_key": key}
 
     async def _ask_for_a_proof(self, js: JetStream, receiver: str) -> None:
         """Give the receiver a secret, which need not be that of its configuration, or ask for a handshake."""

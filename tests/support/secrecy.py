@@ -10,7 +10,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER_SECRET = "whsec_QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo="
 CREDENTIAL = "Bearer hush-hush"
 
-_KEY = re.compile(r"(?:whsec|whs512|whsk)_[A-Za-z0-9+/]{32,}")
+_KEY = re.compile(r"(?:whsec|whs512|whsk|psk)_[A-Za-z0-9+/]{32,}")
 _OURS = ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo", "hush-hush", "T0KEN")
 
 

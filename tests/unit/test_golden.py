@@ -12,6 +12,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from actors.configuration.transform import Transform
 from actors.machine.bucket import Bucket, RateLimit, Unclean
 from actors.machine.facts import (
     AlertRaised,
@@ -45,12 +46,13 @@ from actors.machine.facts import (
     Retargeted,
     Started,
     Throttled,
+    TransformSet,
     TurnedAway,
     Unparked,
     WindowSet,
 )
 from actors.machine.numbering import Frontier, Numbered
-from actors.machine.state import Alert, Counters, Handshake, OpenEvent, State
+from actors.machine.state import Alert, Counters, Handshake, OpenEvent, RecordedTransform, State
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
 from streams.journal.parked_receivers import Part
@@ -132,6 +134,13 @@ HANDSHAKE_FACTS: tuple[AnyFact, ...] = (
     ),
 )  # fmt: skip
 
+TRANSFORM = Transform(keep=("/a", "/items/*/sku"), drop=("/a/b",), pseudonymize=("/a/c",))
+SHAPED_EVENT = replace(EVENT, transform=9, transform_gone=7)
+TRANSFORM_FACTS: tuple[AnyFact, ...] = (
+    TransformSet(receiver=WHO, revision=9, transform=TRANSFORM, key="00112233445566ff"),
+    Delivered(receiver=WHO, events=(SHAPED_EVENT,), at=AT, attempt=2, status=200, latency_ms=9.5),
+)  # fmt: skip
+
 FLUSH_1 = Flush(
     v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS_1
 )
@@ -144,6 +153,7 @@ FLUSH_3 = replace(FLUSH_2, v=3, routed=16)
 FLUSH_4 = replace(FLUSH_3, v=4, parked_tenants={"acme": 9})
 ALERTS = replace(FLUSH_4, facts=LATER_FACTS)
 HANDSHAKES = replace(FLUSH_4, facts=HANDSHAKE_FACTS)
+TRANSFORMS = replace(FLUSH_4, facts=TRANSFORM_FACTS)
 HALVED = replace(FAILED, events=(EVENT, replace(EVENT, sequence=4, position=42, id="evt:4")), halved=True)
 FLUSH = replace(FLUSH_4, v=5, facts=(HALVED,))
 
@@ -195,6 +205,16 @@ WITH_HANDSHAKE = Snapshot(
             failed_at=AT - 1,
             error="HTTP 404", next_at=AT + 2,
         ),
+    ),
+)  # fmt: skip
+
+WITH_TRANSFORM = Snapshot(
+    as_of=102,
+    state=State(
+        receiver=WHO, transform=9, pseudonym_key="00112233445566ff",
+        open=(OpenEvent(sequence=3, position=41, id="evt:3", stored_at=AT - 1, attempts=1, transform=9),),
+        burials=(Burial(position=40, reason="transform", sequence=2, transform="7 ffeeddccbbaa9988"),),
+        transforms=(RecordedTransform(revision=9, transform=TRANSFORM, key="00112233445566ff"),),
     ),
 )  # fmt: skip
 
@@ -268,6 +288,14 @@ def test_a_snapshot_with_a_handshake() -> None:
     assert msgspec.json.decode(golden("snapshot-handshake-v1.json"), type=Snapshot) == WITH_HANDSHAKE
 
 
+def test_a_flush_with_transforms() -> None:
+    assert decode_flush(golden("transforms-v4.json"), "golden") == TRANSFORMS
+
+
+def test_a_snapshot_with_a_transform() -> None:
+    assert msgspec.json.decode(golden("snapshot-transform-v1.json"), type=Snapshot) == WITH_TRANSFORM
+
+
 def test_a_snapshot_with_alerts() -> None:
     assert msgspec.json.decode(golden("snapshot-alerts-v1.json"), type=Snapshot) == WITH_ALERTS
 
@@ -329,7 +357,9 @@ def written_flush(flush: Flush, *, groups: bool) -> bytes:
     ("flush-v4.json", written_flush(FLUSH_4, groups=False)),
     ("alerts-v4.json", written_flush(ALERTS, groups=False)),
     ("handshakes-v4.json", written_flush(HANDSHAKES, groups=False)),
+    ("transforms-v4.json", written_flush(TRANSFORMS, groups=False)),
     ("flush-v5.json", written_flush(FLUSH, groups=True)),
+    ("snapshot-transform-v1.json", msgspec.json.encode(WITH_TRANSFORM)),
     ("snapshot-handshake-v1.json", msgspec.json.encode(WITH_HANDSHAKE)),
     ("snapshot-v1.json", msgspec.json.encode(snapshot_of(STATE, 99))),
     ("snapshot-alerts-v1.json", msgspec.json.encode(WITH_ALERTS)),
@@ -346,4 +376,6 @@ def test_the_latest_version_is_what_is_written(name: str, written: bytes) -> Non
 
 
 def test_every_kind_of_fact_is_there() -> None:
-    assert {type(fact) for fact in (*FACTS, *LATER_FACTS, *HANDSHAKE_FACTS)} == set(get_args(AnyFact))
+    assert {type(fact) for fact in (*FACTS, *LATER_FACTS, *HANDSHAKE_FACTS, *TRANSFORM_FACTS)} == set(
+        get_args(AnyFact)
+    )

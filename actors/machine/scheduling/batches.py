@@ -71,8 +71,13 @@ def members_of(state: State, view: View, entry: OpenEvent) -> Sequence[OpenEvent
 
 def run_of(state: State, view: View, entry: OpenEvent) -> Sequence[OpenEvent]:
     """The open events without a recorded outcome from `entry` on, with no other open event among them."""
-    following = state.open[state.open.index(entry) :]
-    return list(takewhile(lambda each: each.group is None and each.position not in view.in_flight, following))
+
+    def goes(each: OpenEvent) -> bool:
+        event = view.open_in_memory.get(each.position)
+        given_up = event is not None and event.no_attempt
+        return each.group is None and each.position not in view.in_flight and not given_up
+
+    return list(takewhile(goes, state.open[state.open.index(entry) :]))
 
 
 def room_of(state: State, policy: Policy, limits: BatchLimits, count: int) -> int:
@@ -104,7 +109,7 @@ def post_of(state: State, policy: Policy, events: tuple[Event, ...], *, has_toke
 
 def _may_go(policy: Policy, event: Event) -> bool:
     """True if the event may be sent at all; else it is given up when its turn comes."""
-    return not event.malformed and policy.admits(event.region)
+    return not event.no_attempt and policy.admits(event.region)
 
 
 def _lingers_until(

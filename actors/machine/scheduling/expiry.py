@@ -51,8 +51,8 @@ def give_up_due(
     """
     if entry and (reason := own_failures_reason(entry, policy)):
         return DUE_ALREADY, reason
-    if event and event.malformed:
-        return DUE_ALREADY, "malformed"
+    if event and (event.malformed or event.unshapeable):
+        return DUE_ALREADY, event.no_attempt
     if event and not policy.admits(event.region):
         return DUE_ALREADY, OUTSIDE_REGION
     place = entry.position if entry else event.position if event else view.cursor.read_to + 1
@@ -76,14 +76,14 @@ def next_given_up(state: State, policy: Policy, view: View, now: float, reason: 
     for event in islice(view.waiting, max(0, room)):
         if is_duplicate(frontier, event) or not _is_given_up(policy, view, now, event, reason):
             break
-        found.append(with_number(event, frontier.sequence + 1))
+        found.append(with_number(event, frontier.sequence + 1, state.transform))
         frontier = advance(frontier, found[-1])
     return tuple(found)
 
 
 def _is_given_up(policy: Policy, view: View, now: float, event: Event, reason: str) -> bool:
-    if reason == "malformed" or event.malformed:
-        return reason == "malformed" and bool(event.malformed)
+    if (no_attempt := event.no_attempt) or reason in ("malformed", "transform"):
+        return reason == no_attempt
     if reason == OUTSIDE_REGION or not policy.admits(event.region):
         return reason == OUTSIDE_REGION and not policy.admits(event.region)
     match reason:

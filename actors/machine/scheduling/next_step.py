@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from actors.configuration.policy import Policy
 from actors.machine import commands as c
 from actors.machine.bucket import next_token_at, refill, take
-from actors.machine.decide import FAILURES_IN_A_ROW_MAX
+from actors.machine.decide import FAILURES_IN_A_ROW_MAX, transform_differs
 from actors.machine.event import Event
 from actors.machine.handshake.verification import is_verified, next_handshake_at
 from actors.machine.numbering import is_duplicate
@@ -13,7 +13,7 @@ from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.batches import assemble, post_of
 from actors.machine.scheduling.expiry import give_up_due, next_given_up, own_failures_reason
 from actors.machine.scheduling.rules import NEVER, Rule, hold
-from actors.machine.scheduling.unverified import step_while_unverified
+from actors.machine.scheduling.unverified import OLDER_NODES_EVERY_S, step_while_unverified
 from actors.machine.scheduling.view import View
 from actors.machine.scheduling.without_policy import step_without_policy
 from actors.machine.state import BURIALS_MAX, OPEN_MAX, OpenEvent, State, as_numbered, open_entry
@@ -44,7 +44,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     if view.removal_revision > state.removal:
         return _REMOVING if view.in_flight or view.confirming else s.ConfirmReceiver()
     if not view.policy_adopted or _window_differs(state, policy):
-        return _ADOPTING if view.in_flight else c.Adopt(view.bounds.posted_to_max, view.bounds.epoch)
+        return _ADOPTING if view.in_flight else _adopt(state, policy, view, now)
     cursor = view.cursor
     if not (cursor.counted or cursor.counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:
         return s.CountBacklog(cursor.read_to)
@@ -63,6 +63,17 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         step = _soonest(_step_for(state, policy, view, now, each) for each in candidates(state, policy, view))
     waits = view.barrier_unconfirmed and not isinstance(step, _NEED_NOT_WAIT_FOR_FACTS)
     return _UNCONFIRMED if waits else step
+
+
+def _adopt(state: State, policy: Policy, view: View, now: float) -> s.Step:
+    """Adopt the configuration; a transform waits for nodes that would send the bodies as published."""
+    bounds = view.bounds
+    if transform_differs(state, policy) and not bounds.transforms_known:
+        return _wait(
+            now, now + OLDER_NODES_EVERY_S, Rule.OLDER_NODES_TRANSFORM,
+            drops=view.has_unacked or view.head is not None,
+        )  # fmt: skip
+    return c.Adopt(bounds.posted_to_max, bounds.epoch, bounds.policy_revision)
 
 
 def concurrency_of(state: State, policy: Policy) -> int:

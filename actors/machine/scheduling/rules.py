@@ -24,6 +24,9 @@ class Rule(Enum):
     UNCONFIGURED = "the receiver has no configuration that can be used (`without_policy.py`)"
     OPENING = "it has a configuration for the first time, or again after its removal"
     REMOVAL = "its configuration was removed and put again, and the removal is not carried out yet"
+    OLDER_NODES_TRANSFORM = (
+        "its transform is not recorded yet, and a node lives that does not know transforms"
+    )
     ADOPTION = "its configuration differs from the recorded one"
     COUNTING = "more may wait in the stream than its `backlog_max`"
     IN_FLIGHT = "no further attempt may be in flight"

@@ -30,6 +30,11 @@ class Post(Struct, frozen=True, gc=False):
     has_token: bool
     numbered_first: bool = False
 
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The one event."""
+        return (self.event,)
+
 
 class PostBatch(Struct, frozen=True, gc=False):
     """Make attempt `attempt` of these events in one POST, with the numbers `sequences`.

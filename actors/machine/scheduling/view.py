@@ -25,6 +25,8 @@ class BoundsView(Protocol):
     - `released_to`: no event up to here belongs to a new receiver.
     - `posted_to_max`: no owner can have posted beyond this position.
     - `handshakes_known`: every node that may take over knows the facts about handshakes.
+    - `transforms_known`: every node that may take over knows the facts about transforms.
+    - `policy_revision`: the revision of the configuration in memory.
     - `room`: number of further events that may be in flight, or settled and not confirmed.
     """
 
@@ -46,6 +48,12 @@ class BoundsView(Protocol):
     @property
     def handshakes_known(self) -> bool: ...
 
+    @property
+    def transforms_known(self) -> bool: ...
+
+    @property
+    def policy_revision(self) -> int: ...
+
 
 class NoBounds(Struct, frozen=True):
     """The bounds if the shard sets none."""
@@ -56,6 +64,8 @@ class NoBounds(Struct, frozen=True):
     released_to: int = 0
     posted_to_max: int = 0
     handshakes_known: bool = True
+    transforms_known: bool = True
+    policy_revision: int = 0
 
 
 class CursorView(Protocol):

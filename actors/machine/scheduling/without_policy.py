@@ -84,4 +84,4 @@ def _give_up_oldest(state: State, view: View, reason: str) -> s.Step:
         return c.RefuseEvent(head, reason)
     if is_duplicate(state.frontier, head):
         return c.DropDuplicate(head)
-    return c.GiveUpEvents((with_number(head, state.frontier.sequence + 1),), reason)
+    return c.GiveUpEvents((with_number(head, state.frontier.sequence + 1, state.transform),), reason)

@@ -54,7 +54,8 @@ def _known(actor: Actor) -> Numbered | None:
     if actor.state.open:
         return as_numbered(actor.state.open[0])
     fresh = next((each for each in actor.pending.mailbox.events if _is_fresh(actor, each)), None)
-    return with_number(fresh, actor.state.frontier.sequence + 1) if fresh else None
+    state = actor.state
+    return with_number(fresh, state.frontier.sequence + 1, state.transform) if fresh else None
 
 
 async def _read(actor: Actor) -> Numbered | None:

@@ -17,6 +17,7 @@ from actors.configuration.problems import (
     REGIONS_MAX,
     SECRETS_MAX,
 )
+from actors.configuration.transform import POINTER_BYTES_MAX, POINTERS_MAX
 
 Schema = dict[str, Any]
 
@@ -78,6 +79,13 @@ DESCRIPTIONS = {
     "CustomSignature.value": "The header's value, with the placeholders {hmac}, {timestamp} and {id}.",
     "CustomSignature.secret": f"The key, as text, or {MASK}. Null: the key of the newest of `secrets`.",
     "CustomSignature.timestamp_header": "A second header, with the timestamp alone. Null: none.",
+    "transform": "The parts of a JSON body that it gets, by JSON pointers in which * stands for every "
+    "member or element. Null: all of it.",
+    "Transform.keep": "Only these places stay. Null: all stay.",
+    "Transform.drop": "These places go.",
+    "Transform.pseudonymize": "The values at these places are replaced by pseudonyms.",
+    "pseudonym_key": f"The key of the pseudonyms: psk_ and the base64 of 24 to 64 bytes, or {MASK}. It is "
+    "made when it is first needed, and stays.",
     "OldSecret.secret": "A secret, as in `secrets`.",
     "OldSecret.until": "The time until which it signs.",
 }
@@ -92,7 +100,11 @@ _SECRET = {
     "pattern": f"^((whsec|whs512)_{_BASE64}{{32,86}}={{0,2}}|(whsk|whpk)_{_BASE64}{{43,86}}={{0,2}}|{MASK})$",
 }
 _NULL = {"type": "null"}
-_OBJECTS = ("Rate", "BatchLimits", "Retry", "Offline", "AlertSettings", "OldSecret", "CustomSignature")
+_OBJECTS = (
+    "Rate", "BatchLimits", "Retry", "Offline", "AlertSettings", "OldSecret", "CustomSignature", "Transform",
+)  # fmt: skip
+_KEY_PATTERN = f"^(psk_{_BASE64}{{32,86}}={{0,2}}|{MASK})$"
+_POINTER = {"type": "string", "pattern": "^/", "maxLength": POINTER_BYTES_MAX}
 
 
 def configuration_schemas() -> dict[str, Schema]:
@@ -106,6 +118,11 @@ def configuration_schemas() -> dict[str, Schema]:
     found["CustomSignature"]["description"] = "A header in the receiver's own convention."
     found["OldSecret"]["description"] = "An earlier secret that also signs, until a given time."
     found["OldSecret"]["properties"]["secret"] |= _SECRET
+    found["Transform"]["description"] = "The shape of each body: first keep, then drop, then pseudonymize."
+    lists = found["Transform"]["properties"]
+    for each in (lists["keep"]["anyOf"][0], lists["drop"], lists["pseudonymize"]):
+        each |= {"items": _POINTER, "maxItems": POINTERS_MAX}
+    members["pseudonym_key"]["anyOf"][0]["pattern"] = _KEY_PATTERN
     _describe(members, "")
     members["rate"]["anyOf"].insert(0, _RATE_TEXT)
     members["secrets"] |= {"items": _SECRET, "maxItems": SECRETS_MAX}

@@ -13,7 +13,15 @@ LETTERS_MAX = 1000
 NUMBER_MAX = 10**15
 
 Reason = Literal[
-    "expired", "attempts", "rejected", "overflow", "evicted", "skipped", "unknown_receiver", "malformed"
+    "expired",
+    "attempts",
+    "rejected",
+    "overflow",
+    "evicted",
+    "skipped",
+    "unknown_receiver",
+    "malformed",
+    "transform",
 ]
 
 
@@ -43,12 +51,16 @@ class DeadLetterPage(Struct, frozen=True, kw_only=True):
 
 
 class LetterDocument(LetterItem, frozen=True, kw_only=True):
-    """A dead letter with its body, in base64 if that is not UTF-8, and the start of the last response."""
+    """A dead letter with its body, in base64 if that is not UTF-8, and the start of the last response.
+
+    The body is as the receiver would have got it; if it may not be shown, `body_hidden` says why.
+    """
 
     response: str | None
     headers: dict[str, str]
     body: str | None = None
     body_base64: str | None = None
+    body_hidden: str | None = None
 
 
 class RedriveRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,7 +77,7 @@ class RedriveRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ) = None
     all: bool = False
     receiver: Annotated[str, Meta(max_length=64)] | None = None
-    reasons: Annotated[tuple[Reason, ...], Meta(max_length=8)] = ()
+    reasons: Annotated[tuple[Reason, ...], Meta(max_length=9)] = ()
     since: Annotated[datetime, Meta(tz=True)] | None = None
     until: Annotated[datetime, Meta(tz=True)] | None = None
     limit: Annotated[int, Meta(ge=1, le=LETTERS_MAX)] | None = None
@@ -105,6 +117,7 @@ GET_DEAD_LETTER: dict[str, Any] = {
     "responses": {
         200: result(LetterDocument, "The dead letter with its body and headers", _ITEM | {
             "response": "no such order", "headers": {}, "body": '{"order":7}', "body_base64": None,
+            "body_hidden": None,
         }),
         **problems(422),
     },

@@ -42,6 +42,7 @@ from angarium.operations.dead_letters.drop import drop
 from angarium.operations.dead_letters.find import find, owned
 from angarium.operations.dead_letters.listing import LetterNumbers, newest_before, oldest_after
 from angarium.operations.dead_letters.redrive import redrive
+from angarium.operations.dead_letters.shown import shown_letter
 from angarium.operations.jobs.begin import begin_redrive, job_under_key
 from angarium.operations.jobs.plans import JobDocument
 from angarium.operations.live.tail import is_known
@@ -80,11 +81,11 @@ async def list_dead_letters(
 async def get_dead_letter(tenant: FromPath[str], number: Number, api: InjectedApi) -> LetterDocument:
     """Show a dead letter."""
     with api.letter_limits.admit(tenant):
-        letter = result_of(await find(api.access, number, tenant=tenant))
-    text, binary = _body(letter)
+        shown = result_of(await shown_letter(api.access, number, tenant=tenant))
+    letter, (text, binary) = shown.letter, _body(shown.body)
     return LetterDocument(
         **msgspec.structs.asdict(_item(letter)), response=letter.response or None, headers=letter.headers,
-        body=text, body_base64=binary,
+        body=text, body_base64=binary, body_hidden=shown.why or None,
     )  # fmt: skip
 
 
@@ -191,11 +192,11 @@ def _item(letter: Letter | ListedLetter) -> LetterItem:
     )  # fmt: skip
 
 
-def _body(letter: Letter) -> tuple[str | None, str | None]:
+def _body(body: bytes | None) -> tuple[str | None, str | None]:
     """The body as a text, or in base64."""
-    if letter.body_gone:
+    if body is None:
         return None, None
     try:
-        return letter.body.decode(), None
+        return body.decode(), None
     except UnicodeDecodeError:
-        return None, base64.b64encode(letter.body).decode()
+        return None, base64.b64encode(body).decode()

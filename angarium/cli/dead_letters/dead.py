@@ -106,11 +106,11 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; a binary body is in base64.")
 @options.settings_flags(*options.CONNECTION)
 def show(letter: int, as_json: bool, **given: Any) -> None:
-    """Show a dead letter, by its number in the list, with its headers and its body."""
+    """Show a dead letter, by its number in the list, with its headers, and the body for its receiver."""
     from angarium.cli.dead_letters import table
-    from angarium.operations.dead_letters.find import find
+    from angarium.operations.dead_letters.shown import shown_letter
 
-    found = perform(options.settings_of(given), lambda access: find(access, letter))
+    found = perform(options.settings_of(given), lambda access: shown_letter(access, letter))
     if as_json:
         output.say_json(table.document(found))
         return

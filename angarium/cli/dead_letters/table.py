@@ -6,6 +6,7 @@ from typing import Any
 
 from actors.times_as_text import instant_text
 from angarium import quantities
+from angarium.operations.dead_letters.shown import ShownLetter
 from angarium.terminal import output
 from streams.dead_letters.letters import Letter, ListedLetter
 from streams.nats.wire_names import DEAD_RESPONSE
@@ -39,17 +40,22 @@ def narrow(row: dict[str, Any]) -> list[Any]:
     return [row[name] if name != "at" else f"{row['at'][:19]}Z" for name in NARROW_COLUMNS]
 
 
-def document(letter: Letter) -> dict[str, Any]:
+def document(shown: ShownLetter) -> dict[str, Any]:
     """The whole letter, for JSON."""
+    letter = shown.letter
+    body: dict[str, Any]
     try:
-        body = {"body": None if letter.body_gone else letter.body.decode()}
+        body = {"body": None if shown.body is None else shown.body.decode()}
     except UnicodeDecodeError:
-        body = {"body_base64": base64.b64encode(letter.body).decode()}
+        body = {"body_base64": base64.b64encode(shown.body or b"").decode()}
+    if shown.why:
+        body |= {"body_hidden": shown.why}
     return row(letter) | {"response": letter.response or None, "headers": letter.headers} | body
 
 
-def lines(letter: Letter) -> Iterator[str]:
+def lines(shown: ShownLetter) -> Iterator[str]:
     """The letter for people, line by line."""
+    letter = shown.letter
     number = f" #{letter.sequence}" if letter.sequence is not None else ""
     receiver = output.visible(letter.receiver)  # A producer may publish to an impossible name.
     yield f"letter {letter.position}: {receiver}{number}, {letter.reason}, {instant_text(letter.at)}"
@@ -58,13 +64,13 @@ def lines(letter: Letter) -> Iterator[str]:
         text = letter.response if name == DEAD_RESPONSE else value
         yield f"  {output.visible(name):{width}}  {output.visible(text)}"
     yield ""
-    if letter.body_gone:
-        yield "(the body was gone before the dead letter was stored)"
+    if shown.body is None:
+        yield f"({output.visible(shown.why)})"
         return
     try:
-        text = letter.body.decode()
+        text = shown.body.decode()
     except UnicodeDecodeError:
-        size = quantities.bytes_text(len(letter.body))
+        size = quantities.bytes_text(len(shown.body))
         yield f"(a binary body of {size}; --json shows it in base64)"
         return
     yield from map(output.visible, text.splitlines())

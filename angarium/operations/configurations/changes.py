@@ -19,8 +19,10 @@ from angarium.escaping import visible
 TEXT_LENGTH_MAX = 60
 NO_VALUE = "none"
 _BURST = ", burst "
-_NESTED = ("retry", "offline", "signature")
-_KEY = "signature.secret"
+_NESTED = ("retry", "offline", "signature", "transform")
+_PSEUDONYM_KEY = "pseudonym_key"
+_KEYS = ("signature.secret", _PSEUDONYM_KEY)
+"""Members that are secret themselves."""
 
 
 class MemberChange(Struct, frozen=True, kw_only=True):
@@ -47,11 +49,13 @@ def _values(before: dict[str, Any], after: dict[str, Any]) -> Iterator[MemberCha
         before_value, after_value = (leaves.get(member, _DEFAULTS.get(member)) for leaves in (old, new))
         if before_value != after_value:
             texts = [_text(member, leaves) for leaves in (old, new)]
-            if member == _KEY and all(member in leaves for leaves in (old, new)):
+            if member in _KEYS and all(leaves.get(member) is not None for leaves in (old, new)):
                 texts[1] = "another value"
             if member == "rate" and any(_BURST in each for each in texts):
                 texts = [_with_burst(*each) for each in zip(texts, (before, after), strict=True)]
-            yield MemberChange(member=_cut(member), old=texts[0], new=texts[1], lost=member not in new)
+            # Another key would change all pseudonyms.
+            lost = member not in new or (member == _PSEUDONYM_KEY and old.get(member) is not None)
+            yield MemberChange(member=_cut(member), old=texts[0], new=texts[1], lost=lost)
 
 
 def _leaves(members: dict[str, Any]) -> dict[str, Any]:
@@ -95,6 +99,7 @@ def _with_burst(text: str, members: dict[str, Any]) -> str:
 _DEFAULTS = _leaves(
     msgspec.json.decode(msgspec.json.encode(Policy(url="", signature=CustomSignature(header=""))))
 ) | {"signature.header": None, "signature": None}
+_DEFAULTS |= {"transform.keep": None, "transform.drop": [], "transform.pseudonymize": []}
 
 
 def _text(member: str, leaves: dict[str, Any]) -> str:
@@ -103,7 +108,7 @@ def _text(member: str, leaves: dict[str, Any]) -> str:
         if default is not None:
             return f"{_written(default)} (default)"
         return "default" if member == "rate" else NO_VALUE
-    if member not in _DEFAULTS or member == _KEY:
+    if member not in _DEFAULTS or (member in _KEYS and leaves[member] is not None):
         return logs.HIDDEN  # An unknown member may be a secret with a misspelt name.
     value = leaves[member]
     return _written(logs.redact(value) if member == "url" and isinstance(value, str) else value)

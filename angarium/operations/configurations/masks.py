@@ -80,6 +80,8 @@ def unmasked(name: str, members: dict[str, Any], stored: dict[str, Any]) -> dict
         filled["headers"] = _headers(name, headers, stored.get("headers"))
     if isinstance(signature := members.get("signature"), dict) and signature.get("secret") == HIDDEN:
         filled["signature"] = _signature(name, signature, stored.get("signature"))
+    if members.get("pseudonym_key") == HIDDEN:
+        filled["pseudonym_key"] = _pseudonym_key(name, stored)
     return filled
 
 
@@ -157,6 +159,15 @@ def _signature(name: str, signature: dict[str, Any], stored: Any) -> dict[str, A
             f"signature.secret: {HIDDEN} stands for the stored key, and {name} has none; write the key",
         )
     return signature | {"secret": stored["secret"]}
+
+
+def _pseudonym_key(name: str, stored: dict[str, Any]) -> Any:
+    if "pseudonym_key" not in stored:
+        raise OperationError(
+            "invalid",
+            f"pseudonym_key: {HIDDEN} stands for the stored key, and {name} has none; leave it out",
+        )
+    return stored["pseudonym_key"]
 
 
 def _headers(name: str, headers: dict[str, Any], stored: Any) -> dict[str, Any]:

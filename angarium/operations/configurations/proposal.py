@@ -16,6 +16,7 @@ from msgspec import Struct
 from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy
 from actors.configuration.signing_secrets import PREFIXES, Kind, secret_key
+from actors.configuration.transform import KEY_PREFIX
 from angarium.access import Access
 from angarium.delivery.signing import public_key
 from angarium.operations.configurations.changes import MemberChange, between, secrets_of
@@ -95,9 +96,12 @@ def propose(
     *,
     new_secret: str | None = None,
 ) -> Proposal:
-    """Check a configuration and compare it, without old secrets that have ended. Raises InvalidPolicy."""
+    """Check a configuration and compare it, without old secrets that have ended. Raises InvalidPolicy.
+
+    If it needs a key of pseudonyms and has none, one is made.
+    """
     now = time.time()
-    members, stored = _without_ended(members, now), dict(stored)
+    members, stored = _with_pseudonym_key(_without_ended(members, now)), dict(stored)
     policy, _ = parse(msgspec.json.encode(members), strict=True)
     same_url = before is not None and stored.get("url") == policy.url
     return Proposal(
@@ -161,6 +165,16 @@ def _without_ended(members: dict[str, Any], now: float) -> dict[str, Any]:
         return members
     rest = {name: value for name, value in members.items() if name != "old_secrets"}
     return rest | {"old_secrets": left} if left else rest
+
+
+def _with_pseudonym_key(members: dict[str, Any]) -> dict[str, Any]:
+    """The members with a key of pseudonyms, if they need one: they may have none yet."""
+    match members:
+        case {"transform": {"pseudonymize": [_, *_]}} if members.get("pseudonym_key") is None:
+            key = KEY_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+            return members | {"pseudonym_key": key}
+        case _:
+            return members
 
 
 def _has_ended(old: Any, now: float) -> bool:

@@ -99,6 +99,8 @@ def _with_secrets(
     Without any mention of secrets they stay as they are; a new receiver gets one.
     """
     new_secret = None
+    if "pseudonym_key" not in members and stored and "pseudonym_key" in stored:
+        members = members | {"pseudonym_key": stored["pseudonym_key"]}
     if new.add_secret == "" or (new.add_secret is None and "secrets" not in members and not stored):
         new_secret = new_secret_text(new.secret_kind or kind_of(secrets_of(stored or {})))
     if not isinstance(members.get("secrets", []), list):

@@ -259,6 +259,12 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
             what = f"rate {rate:g} a second, burst {burst}"
         case "rate_set", _:
             what = "no rate limit"
+        case "transform_set", {"revision": revision}:
+            what = f"bodies are shaped by the transform of revision {revision}"
+        case "transform_set", _:
+            what = "bodies are sent as published"
+        case "transform_gone", {"sequence": sequence, "gone": gone, "revision": revision}:
+            what = f"event {sequence} was tried again {_shaped_by(revision)}: that of revision {gone} is gone"
         case "window_set", {"size": size}:
             what = f"dedup window of {size} events"
         case "handshake_succeeded", {"per_minute": per_minute}:
@@ -290,6 +296,10 @@ def _discarded(count: int, detail: dict[str, Any]) -> str:
         were = "number was" if left_out == 1 else "numbers were"
         what += f"; {left_out} {were} left out, since a node that crashed may have given them"
     return what
+
+
+def _shaped_by(revision: int) -> str:
+    return f"with the transform of revision {revision}" if revision else "as published"
 
 
 def _with(detail: dict[str, Any], what: str) -> str:

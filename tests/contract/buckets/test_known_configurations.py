@@ -73,6 +73,17 @@ async def test_an_equal_configuration_is_the_same_one(
     assert await configurations.confirm(RECEIVER) is before
 
 
+async def test_the_revision_is_that_of_the_configuration_in_force(
+    js: JetStream, names: Names, configurations: KnownConfigurations
+) -> None:
+    assert configurations.revision(RECEIVER) == 0
+    await put(js, names, raw())
+    await put(js, names, raw(paused=True))
+    await put(js, names, b"{")
+    await configurations.catch_up()
+    assert configurations.revision(RECEIVER) == 2
+
+
 async def test_an_invalid_one_is_reported_and_the_last_valid_one_stays(
     js: JetStream, names: Names, configurations: KnownConfigurations, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -160,17 +160,18 @@ async def test_a_skip_and_a_forget_are_recorded_with_their_author(
             assert b'"by":"ada@desk"' in recorded
 
 
-async def test_a_node_knows_of_an_older_one_that_no_handshake_may_be_recorded(
+async def test_a_node_knows_of_an_older_one_that_no_newer_fact_may_be_recorded(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
     """The older one could not read the facts about it if it took over."""
     async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
-        assert all(each.host.handshakes_known() for each in node.owned.values())
+        hosts = [each.host for each in node.owned.values()]
+        assert all(each.handshakes_known() and each.transforms_known() for each in hosts)
         older = Member(
             node="older", started_at=0.0, version="0", heartbeat=1, ttl_s=60.0, facts=FactKinds.ALERTS
         )
         await js.publish(names.node("older"), msgspec.json.encode(older))
         await until(lambda: "older" in node.context.members.live)
         assert node.owned
-        assert not any(each.host.handshakes_known() for each in node.owned.values())
+        assert not any(each.handshakes_known() or each.transforms_known() for each in hosts)

@@ -1,16 +1,23 @@
 """Secrets are stored in the bucket of configurations only: no record, answer or log contains them."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
+
+import msgspec
 
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from tests.support.fleet.fleet import Fleet
 from tests.support.fleet.sink import Reply
+from tests.support.processes.commands import Terminal
 from tests.support.secrecy import CREDENTIAL, SECRET, secrets_in
 
 names = Names()
 RECEIVER = "t.talkative"
+SHY = "t.shy"
+ORIGINAL = "ada-7"
+"""The part of a body that is not for the receiver."""
 TALKATIVE = Reply(
     status=422, headers=(("x-got", CREDENTIAL), ("set-cookie", f"session={CREDENTIAL}")),
     body=f"what is {CREDENTIAL}?".encode(),
@@ -45,6 +52,48 @@ async def test_credentials_that_a_receiver_repeats_are_shown_nowhere(fleet: Flee
     kept = [message.data.decode() async for message in everything(fleet, names.receivers)]
     assert SECRET in kept[0]
     assert CREDENTIAL in kept[0]
+
+
+async def test_the_original_of_a_shaped_body_stays_where_events_are_stored(
+    fleet: Fleet, terminal: Terminal
+) -> None:
+    """Ledger, `tail` and telemetry know no more than the journal. The receiver repeats all that it got."""
+    fleet.sink.manners[SHY] = lambda _: Reply(status=422, body=fleet.sink.latest[SHY].body)
+    transform = {"drop": ["/user/email"], "pseudonymize": ["/user/id"]}
+    retry = {"rejected_attempts": 2, "base_s": 0.05}
+    await fleet.configure([SHY], retry=retry, transform=transform, pseudonym_key="psk_" + "b2xk" * 8)
+    node = await fleet.start_ready()
+    headers = {"Angarium-Region": "eu"}
+    await fleet.js.publish(
+        names.publish_to(SHY), b'{"user": {"id": "ada-7", "email": "ada-7"}, "n": 1.0}', headers
+    )
+    await fleet.js.publish(names.publish_to(SHY), b"ada-7, which is not JSON")
+    arrivals = fleet.sink.arrivals[SHY]
+
+    async def letters(count: int) -> bool:
+        return len(await fleet.read(names.dead_letters, names.dead(SHY))) == count
+
+    await fleet.until_true(lambda: letters(2), "both events are dead letters")
+    assert [each.sequence for each in arrivals] == [1, 1]
+    first = fleet.sink.latest[SHY].body
+    assert re.fullmatch(rb'\{"user":\{"id":"ps_[A-Za-z0-9_-]{27}"\},"n":1.0\}', first)
+
+    shown = [msgspec.json.encode(await fleet.ask("inspect", SHY)).decode()]
+    shown += [terminal.done("dead", "list", SHY, "--wide"), terminal.done("dead", "list", SHY, "--json")]
+    for letter in ("1", "2"):
+        shown += [terminal.done("dead", "show", letter), terminal.done("dead", "show", letter, "--json")]
+    assert first.decode() in shown[3]
+    assert "the body is not shown: it is not JSON" in shown[5]
+    assert not [each for each in shown if ORIGINAL in each]
+
+    await asyncio.to_thread(terminal.done, "dead", "redrive", "1")
+    await fleet.until(lambda: len(arrivals) == 4, "the letter was sent again, and tried twice")
+    assert fleet.sink.latest[SHY].body == first
+    await fleet.until_true(lambda: letters(2), "it is a dead letter again")
+    await node.stop()
+    for stream in (names.journal, names.actors, names.nodes, names.receivers):
+        async for message in everything(fleet, stream):
+            assert ORIGINAL not in f"{message.headers} {message.data!r}", message.subject
 
 
 async def everything(fleet: Fleet, stream: str) -> AsyncIterator[StoredMessage]:

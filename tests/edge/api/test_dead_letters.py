@@ -180,6 +180,19 @@ async def test_a_letter_is_shown_whole(api: Api) -> None:
     assert (binary["body"], binary["body_base64"]) == (None, "/w==")
 
 
+async def test_a_letter_is_shown_as_its_receiver_would_have_got_it(api: Api) -> None:
+    """The API shows no more of a body than the receiver may have."""
+    await api.bury("acme.billing", 1, body=b'{"order": 7}')
+    async with await manager(api) as client:
+        await client.put(BILLING, json={"url": "https://example.com/hook", "transform": {"drop": ["/order"]}})
+        shaped = (await client.get(f"{LETTERS}/1")).json()
+        assert (shaped["body"], shaped["body_hidden"]) == ("{}", None)
+        await api.bury("acme.billing", 2, body=b"order 2")
+        hidden = (await client.get(f"{LETTERS}/2")).json()
+    assert (hidden["body"], hidden["body_base64"]) == (None, None)
+    assert hidden["body_hidden"] == "the body is not shown: it is not JSON in UTF-8, so it cannot be shaped"
+
+
 async def test_a_dropped_letter_no_longer_exists(api: Api) -> None:
     await api.bury("acme.billing", 1)
     async with await manager(api) as client:

@@ -39,6 +39,7 @@ from tests.sim.checks.storage import Checkpoints, DeliveriesKept, JournalKept, P
 from tests.sim.checks.strays import Strays
 from tests.sim.handshakes.checks import Handshakes
 from tests.sim.server.streams.store import Stored
+from tests.sim.transforms.checks import Transforms
 from tests.sim.world.process import Process
 from tests.sim.world.world import World
 
@@ -80,6 +81,7 @@ class Checkers:
         self.letters = Letters(self.deliveries, world.fail)
         self.alerts = Alerts(world.fail)
         self.handshakes = Handshakes(world.fail)
+        self.transforms = Transforms(world.fail)
         self.checkpoints = Checkpoints(world.fail)
         self.parked = ParkedKept(world.fail)
         self.journal_kept = JournalKept(names, world.fail)
@@ -114,6 +116,7 @@ class Checkers:
         self._check_owner(process, receiver)
         self.configurations.started(process, attempt)
         self.handshakes.started(attempt)
+        self.transforms.started(attempt)
         rates = self.rates.setdefault(receiver, Rates())
         if sequence is None:
             host = self.nodes[process.name].host_of(receiver)
@@ -288,6 +291,7 @@ class Checkers:
             self._check_released(ledger, position, "the floor passes")
         self.fanout.routed(shard, ledger.routed, flush.parked_tenants)
         for fact in flush.facts:
+            self.transforms.record(fact)
             match fact:
                 case f.Claimed():
                     self._check_takeover(flush.node, shard)

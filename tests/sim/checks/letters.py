@@ -26,6 +26,11 @@ class Letters:
         self._deleted: set[int] = set()
         self._forgotten: set[int] = set()
 
+    @property
+    def reasons(self) -> list[str]:
+        """Why events were given up, in the order of the journals."""
+        return [reason for _, reason in self._owed.values()]
+
     def given_up(self, fact: f.Fact) -> None:
         """A fact that is in the journal."""
         match fact:

@@ -69,6 +69,7 @@ from tests.sim.resending.mutants import RESENDING_MUTANTS
 from tests.sim.scenarios import backlogs, rates, reading, steering, width
 from tests.sim.scenarios import numbering as numbers
 from tests.sim.scenarios.recovery import ownership
+from tests.sim.transforms.mutants import TRANSFORM_MUTANTS
 
 # ---- acks and the floor
 
@@ -493,5 +494,6 @@ ALL += [
     *ALERT_MUTANTS,
     *HANDSHAKE_MUTANTS,
     *CHOOSING_MUTANTS,
+    *TRANSFORM_MUTANTS,
 ]
 BY_NAME = {mutant.name: mutant for mutant in ALL}

@@ -33,6 +33,7 @@ from tests.sim.scenarios.recovery import (
     storage,
     tails,
 )
+from tests.sim.transforms import scenarios as transforms
 
 ALL = (
     ownership.answer_to_a_renewal_is_read_late, ownership.journal_ages_out,
@@ -103,5 +104,5 @@ ALL = (
     width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down,
     steering.events_are_aborted, steering.receiver_errs_and_asks_for_nothing_more,
     steering.receiver_takes_an_event_and_asks_for_nothing_more, *resending.ALL, *alerts.ALL, *batches.ALL,
-    *handshakes.ALL, *choosing.ALL,
+    *handshakes.ALL, *choosing.ALL, *transforms.ALL,
 )  # fmt: skip

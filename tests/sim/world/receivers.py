@@ -15,6 +15,7 @@ from typing import Protocol
 from actors.machine.event import Event
 from actors.machine.outcome import ABORT, DISABLE, Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt, BatchAttempt
+from angarium.delivery.body_shaper import shape_bodies
 from tests.sim.handshakes.answers import answer_to
 from tests.sim.world.process import EPOCH_S, Process
 from tests.sim.world.world import World
@@ -169,6 +170,9 @@ class SimSender:
             return Failed(error="connect", detail="connection refused", latency_ms=1.0)
         if not attempt.may_start():
             return NotSent(why="the lease is over")
+        shaped = shape_bodies([event for event, _ in attempt.numbered], attempt.shapings)
+        if isinstance(shaped, NotSent):
+            return shaped
         receivers.watcher.started(self._process, attempt)
         deadline = began_at + attempt.policy.timeout_s
         await asyncio.sleep(self._answer_after_s(manner, deadline))

@@ -113,10 +113,10 @@ class Sink:
             prove = self.proofs.get(receiver)
             return Reply() if prove is None else prove(self.asked[receiver])
         arrivals, headers = self.arrivals[receiver], request.headers
+        self.latest[receiver] = request
         manner = self.manners.get(receiver)
         answer = Reply() if manner is None else manner(len(arrivals) + 1)
         self.total += 1
-        self.latest[receiver] = request
         self.onlooker(receiver, request)
         arrivals.append(Arrival(
             at=time.monotonic(),

@@ -10,6 +10,7 @@ import pytest
 from actors.configuration.custom_signature import CustomSignature
 from actors.configuration.parsing import parse
 from actors.configuration.policy import AlertSettings, BatchLimits, Offline, OldSecret, Policy, Rate, Retry
+from actors.configuration.transform import Transform
 from actors.errors import InvalidName, InvalidPolicy
 from actors.ids import check_tenant, check_type, split_receiver
 from actors.machine.bucket import RateLimit
@@ -48,7 +49,7 @@ MEMBER_OF = {"AlertSettings": "alerts"}
 
 
 def test_every_member_is_described() -> None:
-    structs = (Rate, BatchLimits, Retry, Offline, AlertSettings, OldSecret, CustomSignature)
+    structs = (Rate, BatchLimits, Retry, Offline, AlertSettings, OldSecret, CustomSignature, Transform)
     nested = {f"{each.__name__}.{name}" for each in structs for name in each.__struct_fields__}
     assert {*DESCRIPTIONS} == {*Policy.__struct_fields__} | nested
     for name in (CONFIGURATION, PATCH, SHOWN):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from actors.configuration.transform import Transform
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.decide import NEEDS_NO_CONFIRMATION
@@ -64,7 +65,14 @@ def test_only_these_facts_hold_nothing_up() -> None:
 
 SMALL = st.integers(0, 5)
 EVENTS = st.lists(
-    st.builds(Numbered, sequence=SMALL, position=SMALL, id=st.sampled_from("ab"), stored_at=st.just(1.0)),
+    st.builds(
+        Numbered,
+        sequence=SMALL,
+        position=SMALL,
+        id=st.sampled_from("ab"),
+        stored_at=st.just(1.0),
+        transform=st.integers(0, 3),
+    ),
     max_size=2,
 ).map(tuple)
 SHARED = {
@@ -84,6 +92,8 @@ SHARED = {
     "keys": st.lists(st.binary(min_size=8, max_size=8), max_size=3).map(b"".join),
     "alert": st.sampled_from(get_args(f.AlertKind)), "number": SMALL, "since": st.none() | st.floats(0, 9),
     "raised_at": st.floats(0, 9), "why": st.just("it failed"),
+    "revision": st.integers(1, 3),
+    "transform": st.none() | st.builds(Transform, pseudonymize=st.sampled_from([(), ("/b",)])),
     "key": st.sampled_from("xy"), "per_minute": st.none() | st.just(60),
     "positions": st.lists(SMALL, max_size=2).map(tuple), "dropped": st.lists(SMALL, max_size=2).map(tuple),
 }  # fmt: skip
@@ -133,7 +143,7 @@ def test_every_kind_of_fact_has_a_tag_of_its_own() -> None:
         "repeated", "parked", "unparked", "opened", "removed", "forgot", "missing", "window_set",
         "rate_set", "retargeted", "paused", "resumed", "disabled", "pinged", "refused", "turned_away",
         "repaired", "removal_set", "alert_raised", "alert_recovered", "alerts_published",
-        "handshake_started", "handshake_succeeded", "handshake_failed", "claimed",
+        "handshake_started", "handshake_succeeded", "handshake_failed", "transform_set", "claimed",
     ]  # fmt: skip
 
 

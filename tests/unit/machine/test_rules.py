@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from actors.configuration.policy import BatchLimits, Policy, Rate, Retry
+from actors.configuration.transform import Transform
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
@@ -28,6 +29,8 @@ from tests.unit.worlds.values import NOW, URL
 
 DRAWN = 20_000
 AGE_S = 60.0
+BATCHES = (None, None, BatchLimits(max_events=1), BatchLimits(max_events=3), BatchLimits(linger_s=20))
+DROP = Transform(drop=("/a",))
 Steps = type[Any] | tuple[type[Any], ...]
 
 
@@ -175,15 +178,23 @@ class Turn(Struct, frozen=True):
         return limit is not None and limit.per_second < 0.1
 
 
+def adopts(state: State, policy: Policy, view: View) -> bool:
+    return not view.policy_adopted or state.frontier.size != policy.dedup_window
+
+
 OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
     Rule.BURIAL: (
         lambda state, _, view: bool(state.burials) and not (view.burying or view.barrier_unconfirmed), s.Bury,
     ),
     Rule.OPENING: (lambda state, _, view: not state.opened, c.OpenReceiver),
     Rule.REMOVAL: (lambda state, _, view: view.removal_revision > state.removal, s.ConfirmReceiver),
+    Rule.OLDER_NODES_TRANSFORM: (
+        lambda state, policy, view: adopts(state, policy, view) and policy.transform is not None
+        and not (view.in_flight or view.bounds.transforms_known),
+        (),
+    ),
     Rule.ADOPTION: (
-        lambda state, policy, view: not view.policy_adopted or state.frontier.size != policy.dedup_window,
-        c.Adopt,
+        lambda state, policy, view: adopts(state, policy, view), c.Adopt,
     ),
     Rule.COUNTING: (
         lambda _, policy, view: not (view.cursor.counted or view.cursor.counting)
@@ -325,9 +336,7 @@ def drawn(random: Random) -> Case:
     policy = Policy(
         url=URL, order=order, concurrency=3, paused=some(0.1), retry=Retry(max_age_s=AGE_S), backlog_max=1000,
         rate=Rate(limit=2, burst=2) if limit else None, handshake="hmac" if some(0.3) else "none",
-        batch=random.choice((
-            None, None, BatchLimits(max_events=1), BatchLimits(max_events=3), BatchLimits(linger_s=20),
-        )),
+        batch=random.choice(BATCHES), transform=DROP if some(0.3) else None,
     )  # fmt: skip
     known = Handshake(key=handshake_key(policy), next_at=NOW + 9) if some(0.5) else None
     if known is not None and some(0.5):
@@ -366,10 +375,11 @@ def drawn(random: Random) -> Case:
         open_in_memory={
             each.position: each for each in opened if some(0.6) and each.position not in in_flight
         },
-        barrier_unconfirmed=some(), burying=some(0.7),
+        barrier_unconfirmed=some(), burying=some(0.7), handshake_under_way=some(),
         bounds=NoBounds(
-            may_start=not some(), handshakes_known=not some(), room=random.choice((1, 256)),
-        ), handshake_under_way=some(),
+            may_start=not some(), handshakes_known=not some(), transforms_known=not some(),
+            room=random.choice((1, 256)),
+        ),
         granted_position=random.choice((0, 0, *positions, head.position if head else 0)),
         policy_adopted=not some(0.05), confirming=some(0.5), removal_revision=1 if some(0.05) else 0,
         bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,

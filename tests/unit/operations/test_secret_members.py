@@ -15,6 +15,7 @@ VALUES: dict[str, Any] = {
     "old_secrets": [{"secret": SECRET, "until": "2030-01-01T00:00:00Z"}],
     "headers": {"x-key": SECRET},
     "signature": {"header": "x-signature", "secret": SECRET},
+    "pseudonym_key": SECRET,
 }
 
 

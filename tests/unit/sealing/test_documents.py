@@ -18,10 +18,11 @@ FULL: dict[str, Any] = {
     "old_secrets": [{"secret": C, "until": "2030-01-01T00:00:00Z"}],
     "headers": {"Authorization": "Bearer hush", "x-key": ""},
     "signature": {"header": "x-sig", "secret": "hush-hush"},
+    "pseudonym_key": "psk_" + "hush" * 8,
 }  # fmt: skip
 PLACES = [
     "secrets[0]", "secrets[1]", "old_secrets[0].secret", "headers.Authorization", "headers.x-key",
-    "signature.secret",
+    "signature.secret", "pseudonym_key",
 ]  # fmt: skip
 
 
@@ -47,7 +48,7 @@ def test_places_say_where_a_secret_is() -> None:
     assert [place for _, place in seen] == PLACES
     assert [member for member, _ in seen] == [
         "secrets", "secrets", "old_secrets.secret", "headers.authorization", "headers.x-key",
-        "signature.secret",
+        "signature.secret", "pseudonym_key",
     ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from angarium.cli.ledger_queries.attempt_table import failing_cells
 from angarium.cli.live.inspection import lines
 from angarium.cli.receivers import receiver
 from angarium.operations.configurations.get import ShownConfiguration, shown
+from angarium.operations.dead_letters.shown import ShownLetter
 from angarium.terminal import output
 from streams.buckets.stored_configurations import Configuration
 from streams.dead_letters.letters import Letter
@@ -184,7 +185,7 @@ def test_nothing_in_a_letter_is_obeyed() -> None:
         "Angarium-Response": "%1B",
     }
     letter = Letter(1, "ac\x1b[2Jme.\u202e", 0.0, headers, b"\x1b[2J\nbody")
-    shown = list(table.lines(letter))
+    shown = list(table.lines(ShownLetter(letter, letter.body)))
     assert shown[0].startswith("letter 1: ac\\x1b[2Jme.\\u202e, malformed, ")
     assert all(line.isprintable() for line in shown)
     assert sum(map(len, shown)) < 61_000

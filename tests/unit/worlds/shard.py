@@ -222,8 +222,12 @@ class Policies:
         self.leader: dict[str, Policy | Invalid] = {}
         self.invalid: set[str] = set()
         self.removals: dict[str, Removal] = {}
+        self.revisions: dict[str, int] = {}
         self.asked = 0
         self.unavailable = False
+
+    def revision(self, receiver: str) -> int:
+        return self.revisions.get(receiver, 1)
 
     def removal(self, receiver: str) -> Removal | None:
         return self.removals.get(receiver)
@@ -294,7 +298,7 @@ class ShardWorld:
         self.alerts = AlertWriter(self)
         self.logged_alerts: list[AlertFact] = []
         self.settings = SettingsByTenant()
-        self.all_know_alerts = self.all_know_handshakes = True
+        self.all_know_alerts = self.all_know_handshakes = self.all_know_transforms = True
         self.totals = DeliveryTotals()
         self.journal = Journal(self)
         self.within_lease = True
@@ -338,6 +342,7 @@ class ShardWorld:
             on_alert=self.logged_alerts.append, alerts=self.alerts, alert_limits=self.settings.alert_limits,
             may_record_alerts=lambda: self.all_know_alerts,
             handshakes_known=lambda: self.all_know_handshakes,
+            transforms_known=lambda: self.all_know_transforms,
             node_holders=self.node_holders,
         )  # fmt: skip
         self.host = Host(claim, ports, unacked_max=self.unacked_max)

@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from actors.configuration.transform import Transform
 from actors.machine import facts as f
 from actors.machine.bucket import RateLimit
 from angarium.ledger import schema
@@ -20,6 +22,31 @@ from tests.contract.ledger.queries.ask import ask
 from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
 
 CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
+
+
+async def test_the_history_says_which_transform_was_in_force(
+    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+) -> None:
+    transform = Transform(pseudonymize=("/user/id",))
+    await pen.flush(opens(), f.TransformSet(receiver=RECEIVER, revision=7, transform=transform, key="k"))
+    await pen.flush(f.TransformSet(receiver=RECEIVER, revision=9, transform=transform, key="other"))
+    again = delivered(1, NOW + 10, attempt=2)
+    events = tuple(replace(each, transform=9, transform_gone=7) for each in again.events)
+    await pen.flush(replace(again, events=events))
+    await pen.flush(f.TransformSet(receiver=RECEIVER, revision=10))
+    raw = delivered(2, NOW + 20, attempt=2)
+    await pen.flush(replace(raw, events=tuple(replace(each, transform_gone=9) for each in raw.events)))
+    await catch_up(js, names, ledger)
+    told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
+    assert [each.what for each in told.entries if each.kind == "transform_set"] == [
+        "bodies are shaped by the transform of revision 7",
+        "bodies are shaped by the transform of revision 9",
+        "bodies are sent as published",
+    ]
+    assert [each.what for each in told.entries if each.kind == "transform_gone"] == [
+        "event 1 was tried again with the transform of revision 9: that of revision 7 is gone",
+        "event 2 was tried again as published: that of revision 9 is gone",
+    ]
 
 
 async def test_the_history_is_shown_in_words(

@@ -1,0 +1,1 @@
+"""Tests of pseudonyms, from the configurations of their receivers."""

@@ -1,0 +1,1 @@
+"""Tests of transforms: the shape of a body, and the attempts with shaped bodies."""

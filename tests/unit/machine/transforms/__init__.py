@@ -1,0 +1,1 @@
+"""Tests of transforms as facts: which event is shaped by which."""
