@@ -15,17 +15,21 @@ erased after another owner has routed it, and no copy may come then.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import assert_never
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from actors.ids import is_tenant
 from actors.machine.event import Event
 from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
 from streams.journal.routing_progress import RoutingProgress
+from streams.later.entries import Taking
+from streams.later.terms import DUE_PROBLEM
+from streams.later.waiting_events import LANE, TOO_LARGE, WaitingEvents
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import Answer, Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
@@ -140,6 +144,12 @@ class Router:
             js, self._begin_copy, self._confirmed, terms.on_broken, routing.copies, settings.weight
         )
         self._burying: set[asyncio.Task[str]] = set()
+        self._taken: deque[tuple[_EventInMemory, Taking]] = deque()
+        self._waiting_events = WaitingEvents(
+            js, names, partition,
+            wall=routing.wall, may_publish=terms.may_read, tenants=routing.subscribed_tenants,
+            on_broken=terms.on_broken,
+        )  # fmt: skip
         self._matching: asyncio.Task[None] | None = None
         self._reader = Reader(
             js,
@@ -173,6 +183,7 @@ class Router:
         self._parked_reader.start()
         self._eviction_reader.start()
         self._ahead_reader.start()
+        self._waiting_events.start()
 
     def ack(self, position: int) -> None:
         """Ack the events up to the position; the journal must hold that they are routed."""
@@ -190,6 +201,7 @@ class Router:
         await self._parked_reader.stop()
         await self._eviction_reader.stop()
         await self._ahead_reader.stop()
+        await self._waiting_events.stop()
         await self._lanes.stop()
         burying = list(self._burying)
         for task in burying:
@@ -248,7 +260,7 @@ class Router:
             await self._matchable.wait()
             self._matchable.clear()
             freshness = self._routing.freshness
-            while (waiting := self._tenants.next_to_match(freshness.now())) is not None:
+            while (waiting := self._next_to_distribute()) is not None:
                 await freshness.cover(waiting.came_at)
                 chosen, steps = await self._choose(waiting)
                 if not chosen:
@@ -270,6 +282,30 @@ class Router:
                 self._parked_reader.wake()
             self._plan_token()
 
+    def _next_to_distribute(self) -> _EventInMemory | None:
+        """The next event whose copies can be made; while it is not known whether a due one counts, others."""
+        while True:
+            if self._taken:
+                waiting, taking = self._taken.popleft()
+                self._tenants.release(waiting)
+                if taking is Taking.ROUTED:
+                    return waiting
+                if taking is Taking.FORGED:
+                    waiting.event = replace(waiting.event, malformed=DUE_PROBLEM)
+                    return waiting
+                self._tenants.note_matched(waiting, 0)
+                self._forget(waiting)
+                continue
+            next_one = self._tenants.next_to_match(self._routing.freshness.now())
+            if next_one is None or not next_one.event.due:
+                return next_one
+            self._tenants.hold(next_one)
+            self._waiting_events.begin_take(next_one.tenant, next_one.event, partial(self._took, next_one))
+
+    def _took(self, waiting: _EventInMemory, taking: Taking) -> None:
+        self._taken.append((waiting, taking))
+        self._matchable.set()
+
     def _plan_token(self) -> None:
         """Match again when the first tenant that is above its rate has a token."""
         if self._token_timer is not None:
@@ -284,7 +320,7 @@ class Router:
 
         Also returns the steps that were taken since other work had a turn.
         """
-        if waiting.event.malformed:
+        if waiting.event.malformed or waiting.event.deliver_at or waiting.event.only_for:
             return True, 0
         if waiting.choice is None:
             waiting.choice = self._routing.choice(waiting.tenant, waiting.event)
@@ -292,16 +328,21 @@ class Router:
         return done, waiting.choice.steps_in_a_row
 
     async def _distribute(self, waiting: _EventInMemory) -> None:
-        totals, routed = self._routing.totals, self._routing.routed_by_tenant
+        event, totals, routed = waiting.event, self._routing.totals, self._routing.routed_by_tenant
+        if event.deliver_at:
+            self._wait_for_its_time(waiting)
+            return
         totals.events += 1
         if waiting.tenant in routed.counts:
             routed.counts[waiting.tenant] += 1
         else:
             routed.add_new(waiting.tenant)
         choice, waiting.choice = waiting.choice, None
-        if choice is None:
+        if event.only_for and not event.malformed:
+            lanes: tuple[str, ...] = (f"{waiting.tenant}.{event.only_for}",)
+        elif choice is None:
             totals.malformed += 1
-            lanes: tuple[str, ...] = (f"{waiting.tenant}.{MALFORMED_RECEIVER}",)
+            lanes = (f"{waiting.tenant}.{MALFORMED_RECEIVER}",)
         else:
             lanes = choice.chosen
             totals.unmatched += choice.is_unmatched
@@ -316,11 +357,20 @@ class Router:
             self._ahead_reader.unmatched(waiting.size)
             self._end_routing(waiting)
 
+    def _wait_for_its_time(self, waiting: _EventInMemory) -> None:
+        waiting.copies = waiting.unconfirmed = 1
+        self._charge(COPY_BYTES)
+        self._tenants.note_matched(waiting, 1)
+        self._lanes.add(f"{waiting.tenant}.{LANE}", waiting)
+
     def _end_routing(self, waiting: _EventInMemory) -> None:
-        if self._routing.on_routed is not None:
+        if self._routing.on_routed is not None and not waiting.event.deliver_at:
             when_recorded = self._routing.on_routed(self._routed(waiting))
             if when_recorded is not None:
                 self._unrecorded.add(waiting.tenant, waiting.position, when_recorded)
+        self._forget(waiting)
+
+    def _forget(self, waiting: _EventInMemory) -> None:
         if self._tenants.end_event(waiting):
             self._parked_reader.wake()
         self._charge(-waiting.size - waiting.copies * COPY_BYTES)
@@ -394,6 +444,7 @@ class Router:
         self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool
     ) -> None:
         events = [(each, self._read_event(request.tenant, each)) for each in found]
+        events = [each for each in events if await self._waiting_events.counts(each[1].tenant, each[1].event)]
         await self._burial.bury(
             request.tenant, [(message, waiting.event, waiting.headers) for message, waiting in events]
         )
@@ -426,9 +477,21 @@ class Router:
             ended(LEASE_OVER)
         elif waiting.event.malformed:
             self._bury(receiver, waiting, ended)
+        elif waiting.event.deliver_at:
+            source = self._known_marks.source(waiting.position)
+            stored = partial(self._entry_stored, waiting, ended)
+            self._waiting_events.begin_store(waiting.tenant, waiting.event, source, stored)
         else:
             put = Put(self._names.publish_to(receiver), waiting.event.body, waiting.headers)
             self._js.begin_publish(put, partial(self._answered, ended))
+
+    def _entry_stored(self, waiting: _EventInMemory, ended: Callable[[str], None], why: str) -> None:
+        if why == TOO_LARGE:
+            self._routing.totals.malformed += 1
+            waiting.event = replace(waiting.event, malformed=why, deliver_at=0.0)
+            self._begin_copy(f"{waiting.tenant}.{MALFORMED_RECEIVER}", waiting, ended)
+        else:
+            ended(why)
 
     def _bury(self, receiver: str, waiting: _EventInMemory, ended: Callable[[str], None]) -> None:
         """Store a malformed event as a dead letter."""

@@ -79,7 +79,7 @@ class TenantInMemory(Generic[T]):
     - `copies`: number of unconfirmed copies.
     - `bytes`: size of the events in memory.
     - `parked`: later events are left in the stream.
-    - `queued_to_match`: it is among those whose next event is matched; it may have none any more.
+    - `queued_to_match`: its next event is matched in its turn, or it is held; it may have none any more.
     - `waits_for_token`: it is above its rate. `waived_to`: its events up to here need no token.
     - `read_singly`: one event at a time is read of it, since memory was short.
     - `may_hold_back`: some of its events may keep `routed` back.
@@ -464,6 +464,13 @@ class Tenants(Generic[T]):
         tenant.unmatched.appendleft(event)
         tenant.waived_to = max(tenant.waived_to, event.position)
         self._queue_to_match(event.tenant, tenant)
+
+    def hold(self, event: T) -> None:
+        """Match no more events of the tenant until `release`: it is not known yet whether this one counts."""
+        self.by_name[event.tenant].queued_to_match = True
+
+    def release(self, event: T) -> None:
+        self.by_name[event.tenant].queued_to_match = False
 
     def note_matched(self, event: T, copies: int) -> None:
         """Note the number of copies of an event, as `next_to_match` returned it."""
