@@ -39,12 +39,19 @@ class LaterSubjects(Struct, frozen=True):
         return f"{self.prefix}.later.{place.partition}.{second}.{place.tenant}.{place.id_hash}.{place.source}"
 
     def place(self, subject: str) -> EntryPlace:
-        """The place of an entry, from its subject."""
+        """The place of an entry, from its subject. Raises `ValueError`."""
         partition, day, hour, minute, second, tenant, id_hash, source = subject.removeprefix(
             f"{self.prefix}.later."
         ).split(".")
         at = int(day) * DAY_S + int(hour) * HOUR_S + int(minute) * MINUTE_S + int(second)
         return EntryPlace(int(partition), at, tenant, id_hash, int(source))
+
+    def place_or_none(self, subject: str) -> EntryPlace | None:
+        """The place of an entry; None for the subject of something else: anybody may publish there."""
+        try:
+            return self.place(subject)
+        except ValueError:
+            return None
 
     def tenant_of_entry(self, subject: str) -> str:
         """The tenant of an entry, from its subject."""

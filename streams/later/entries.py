@@ -88,15 +88,20 @@ class Cancelling(Enum):
     TOO_LATE = "too_late"
 
 
+def id_hash(event: str) -> str:
+    """The token that stands for the id of an event in the subject of its entry."""
+    return stable_hash(event)
+
+
 def place_of(event: Event, partition: int, tenant: str, source: int) -> EntryPlace:
     """The place of an event that waits; it is due at the next full second."""
-    return EntryPlace(partition, math.ceil(event.deliver_at), tenant, stable_hash(event.id), source)
+    return EntryPlace(partition, math.ceil(event.deliver_at), tenant, id_hash(event.id), source)
 
 
 def place_of_due(event: Event, partition: int, tenant: str) -> EntryPlace:
     """The place where an event waited that is due."""
     second, source = event.due.split(".")
-    return EntryPlace(partition, int(second), tenant, stable_hash(event.id), int(source))
+    return EntryPlace(partition, int(second), tenant, id_hash(event.id), int(source))
 
 
 def entry_put(names: Names, place: EntryPlace, event: Event) -> Put:
@@ -188,14 +193,38 @@ async def cancel(js: JetStream, names: Names, entry: Entry, by: str, age_s: floa
                 assert_never(never)
 
 
+async def erase(js: JetStream, names: Names, entry: Entry, age_s: float) -> bool:
+    """Overwrite an entry, and leave a stub that says that it was cancelled; False if it was gone already.
+
+    Raises `Unavailable` and `ApiError`; then it has to be called again.
+    """
+    erased = await js.delete(names.later, entry.position)
+    subject = entry.message.subject
+    headers = {CANCELLED: "erased", EXPECTED: "0"} | _lifetime(age_s)
+    match await js.publish(subject, b"", headers):
+        case Stored():
+            return erased
+        case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
+            return erased  # It was taken or cancelled before, or a late publish of it will be found.
+        case Refused(code, text):
+            raise ApiError(code, text)
+        case Unanswered(why):
+            raise Unavailable(why)
+        case never:
+            assert_never(never)
+
+
+def _lifetime(age_s: float) -> dict[str, str]:
+    """The header that lets a stub outlive every message of the events."""
+    return {TTL: f"{math.ceil(age_s) + STUB_OUTLIVES_S}s"} if age_s < math.inf else {}
+
+
 async def _replaced(js: JetStream, entry: Entry, stub: dict[str, str], age_s: float) -> bool:
     """Replace an entry by a stub; False if something else was written there.
 
     Raises `Unavailable`, also if the stub may be stored, and `ApiError`.
     """
-    headers = stub | {EXPECTED: str(entry.position)}
-    if age_s < math.inf:
-        headers[TTL] = f"{math.ceil(age_s) + STUB_OUTLIVES_S}s"
+    headers = stub | {EXPECTED: str(entry.position)} | _lifetime(age_s)
     match await js.publish(entry.message.subject, b"", headers):
         case Stored():
             return True

@@ -1,4 +1,4 @@
-"""Events with a time: stored by the router, published when due, routed once by whichever router meets them."""
+"""Events with a time: stored by the router, published when due, and routed once."""
 
 import asyncio
 import time
