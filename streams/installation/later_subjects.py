@@ -47,7 +47,7 @@ class LaterSubjects(Struct, frozen=True):
         return EntryPlace(int(partition), at, tenant, id_hash, int(source))
 
     def place_or_none(self, subject: str) -> EntryPlace | None:
-        """The place of an entry; None for the subject of something else: anybody may publish there."""
+        """The place of an entry; None for the subject of something else: any producer may publish."""
         try:
             return self.place(subject)
         except ValueError:

@@ -74,7 +74,7 @@ class Cancelled(Struct, frozen=True):
 
 
 class Taking(Enum):
-    """What a due event is: the one to be routed, one to be dropped, or one that Angarium did not publish."""
+    """A verdict on a due event: it is routed or dropped, or a producer has forged it."""
 
     ROUTED = "routed"
     DROPPED = "dropped"
@@ -82,7 +82,7 @@ class Taking(Enum):
 
 
 class Cancelling(Enum):
-    """What became of a request to cancel: done, or too late."""
+    """The end of a request to cancel: done, or too late."""
 
     DONE = "done"
     TOO_LATE = "too_late"
@@ -131,7 +131,7 @@ def due_put(names: Names, entry: Entry) -> Put:
 
 
 def entry_in(names: Names, message: StoredMessage) -> Entry | Taken | Cancelled | None:
-    """The entry or the stub in a message; None if it is neither: anybody may publish there."""
+    """The entry or the stub in a message; None if it is neither: any producer may publish there."""
     headers = message.headers
     try:
         if TAKEN in headers:
@@ -149,7 +149,10 @@ def entry_in(names: Names, message: StoredMessage) -> Entry | Taken | Cancelled 
 
 
 async def events_age_s(js: JetStream, names: Names) -> float:
-    """How long the events stream keeps an event; infinity if forever. Raises `Unavailable`, `ApiError`."""
+    """The age up to which the events stream keeps an event; infinity if forever.
+
+    Raises `Unavailable` and `ApiError`.
+    """
     age_ns = (await js.existing_stream(names.events)).config.get("max_age", 0)
     return age_ns / 1e9 or math.inf
 

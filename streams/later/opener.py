@@ -1,6 +1,6 @@
 """Publishes the events of one partition again when they are due, second by second.
 
-Whoever owns the partition opens all seconds that have come, also those that earlier owners opened: what was
+Each owner of the partition opens all seconds that have come, also those that earlier owners opened: what was
 taken meanwhile has a stub there. An event may be published twice that way, and is taken once. A flood of one
 tenant in one second does not hold up others: what is to be opened is cut into piles, which take turns, and a
 large one is split by tenant.
@@ -28,9 +28,9 @@ from streams.tasks import cancel_and_wait, on_defect
 
 SPLIT_AFTER = 256
 """Entries of a pile after which it is split by tenant."""
-TURN = 16
+TURN_MAX = 16
 """Entries of a pile that are opened before another one has a turn."""
-EARLIER_S = 3_600
+DUE_BEFORE_STORED_MAX_S = 3_600
 """Time before the oldest entry was stored at which the first one may have been due: room for clocks."""
 SECOND_SWEEP_S = 30.0
 """Time after which everything is opened once more: a leader that was deposed before the claim, and does not
@@ -139,7 +139,7 @@ class Opener:
         self._age_s = await events_age_s(self._js, self._names)
         first = await self._js.next_message(self._names.later, ">", 1)
         now = int(self._wall())
-        return now if first is None else min(now, int(first.stored_at) - EARLIER_S)
+        return now if first is None else min(now, int(first.stored_at) - DUE_BEFORE_STORED_MAX_S)
 
     async def _plan(self, end: int) -> None:
         """Plan to open everything that is due before `end`, except seconds that are known to be empty."""
@@ -168,7 +168,7 @@ class Opener:
         subject = self._names.later_subjects.due_in(
             self._partition, pile.start, pile.size, pile.tenant or "*"
         )
-        for _ in range(TURN):
+        for _ in range(TURN_MAX):
             message = await self._js.next_message(self._names.later, subject, pile.position)
             if message is None:
                 return True

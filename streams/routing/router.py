@@ -29,7 +29,7 @@ from streams.installation.topology import Names
 from streams.journal.routing_progress import RoutingProgress
 from streams.later.entries import Taking
 from streams.later.terms import DUE_PROBLEM
-from streams.later.waiting_events import LANE, TOO_LARGE, WaitingEvents
+from streams.later.timed_events import LANE, TOO_LARGE, TimedEvents
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import Answer, Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
@@ -145,7 +145,7 @@ class Router:
         )
         self._burying: set[asyncio.Task[str]] = set()
         self._taken: deque[tuple[_EventInMemory, Taking]] = deque()
-        self._waiting_events = WaitingEvents(
+        self._timed_events = TimedEvents(
             js, names, partition,
             wall=routing.wall, may_publish=terms.may_read, tenants=routing.subscribed_tenants,
             on_broken=terms.on_broken,
@@ -183,7 +183,7 @@ class Router:
         self._parked_reader.start()
         self._eviction_reader.start()
         self._ahead_reader.start()
-        self._waiting_events.start()
+        self._timed_events.start()
 
     def ack(self, position: int) -> None:
         """Ack the events up to the position; the journal must hold that they are routed."""
@@ -201,7 +201,7 @@ class Router:
         await self._parked_reader.stop()
         await self._eviction_reader.stop()
         await self._ahead_reader.stop()
-        await self._waiting_events.stop()
+        await self._timed_events.stop()
         await self._lanes.stop()
         burying = list(self._burying)
         for task in burying:
@@ -300,7 +300,7 @@ class Router:
             if next_one is None or not next_one.event.due:
                 return next_one
             self._tenants.hold(next_one)
-            self._waiting_events.begin_take(next_one.tenant, next_one.event, partial(self._took, next_one))
+            self._timed_events.begin_take(next_one.tenant, next_one.event, partial(self._took, next_one))
 
     def _took(self, waiting: _EventInMemory, taking: Taking) -> None:
         self._taken.append((waiting, taking))
@@ -444,7 +444,7 @@ class Router:
         self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool
     ) -> None:
         events = [(each, self._read_event(request.tenant, each)) for each in found]
-        events = [each for each in events if await self._waiting_events.counts(each[1].tenant, each[1].event)]
+        events = [each for each in events if await self._timed_events.counts(each[1].tenant, each[1].event)]
         await self._burial.bury(
             request.tenant, [(message, waiting.event, waiting.headers) for message, waiting in events]
         )
@@ -480,7 +480,7 @@ class Router:
         elif waiting.event.deliver_at:
             source = self._known_marks.source(waiting.position)
             stored = partial(self._entry_stored, waiting, ended)
-            self._waiting_events.begin_store(waiting.tenant, waiting.event, source, stored)
+            self._timed_events.begin_store(waiting.tenant, waiting.event, source, stored)
         else:
             put = Put(self._names.publish_to(receiver), waiting.event.body, waiting.headers)
             self._js.begin_publish(put, partial(self._answered, ended))

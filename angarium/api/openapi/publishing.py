@@ -10,7 +10,7 @@ from angarium.api.openapi.shared_texts import body, header_parameter, problems, 
 from angarium.api.problems import HIDDEN, TITLES, TYPES, Fault
 from angarium.operations.events.accept import Accepted
 from angarium.operations.events.cancel_later import CancelledEvents
-from angarium.operations.events.list_later import WaitingEvent
+from angarium.operations.events.list_later import LaterEvent
 from streams.nats.wire_names import DELIVER_AT, EVENT_ID, EVENT_REGION
 
 ITEMS_MAX = 1000
@@ -53,10 +53,10 @@ class BatchAnswer(Struct, frozen=True, kw_only=True):
     results: list[ItemAnswer]
 
 
-class WaitingEvents(Struct, frozen=True, kw_only=True):
+class LaterEvents(Struct, frozen=True, kw_only=True):
     """A page of waiting events, the next first."""
 
-    events: list[WaitingEvent]
+    events: list[LaterEvent]
     next_cursor: str | None
 
 
@@ -154,7 +154,7 @@ LIST_LATER: dict[str, Any] = {
     "tags": ["publish"],
     "responses": {
         200: result(
-            WaitingEvents, "Waiting events, the next first", {"events": [_WAITING], "next_cursor": None}
+            LaterEvents, "Waiting events, the next first", {"events": [_WAITING], "next_cursor": None}
         ),
         **problems(),
     },

@@ -1,7 +1,8 @@
 """The steps of one erasure: each deletes what it finds of an event in one stream, or says what it waits for.
 
-The order matters. First goes the event where it waits for its time, then the published message, once it is routed: until then, a router may have it in
-memory. Then each owner ends the deliveries of its receivers, records that, and drops their messages
+The order matters. First goes the event where it waits for its time: from then on, a due event of it is
+dropped. Then goes the published message, once it is routed: until then, a router may have it in memory. Each
+owner then ends the deliveries of its receivers, records that, and drops their messages
 (`actors.runtime.operator_actions.end_deliveries`). Dead letters follow: an owner may still have stored one.
 Last go those flushes of the journal that hold answers of receivers, which may repeat the body; no recovery
 ever reads before a checkpoint, so none misses them (`docs/decisions/erasing-events.md`).

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from actors.ids import check_tenant
 from angarium.access import Access
-from angarium.operations.events.list_later import WaitingEvent, waiting_event
+from angarium.operations.events.list_later import LaterEvent, later_event
 from angarium.operations.failures import OperationError, operation
 from streams.later.entries import Cancelling, cancel, events_age_s
 from streams.later.listing import entries_of_event, has_trace
@@ -17,7 +17,7 @@ class CancelledEvents(Struct, frozen=True, kw_only=True):
     `too_late`: number of those that were taken at the same moment.
     """
 
-    cancelled: list[WaitingEvent]
+    cancelled: list[LaterEvent]
     too_late: int = 0
 
 
@@ -27,11 +27,11 @@ async def cancel_later(access: Access, tenant: str, event: str) -> CancelledEven
     check_tenant(tenant)
     js, names = access.js, access.names
     age_s = await retry_for_command(events_age_s, js, names)
-    done, too_late = list[WaitingEvent](), 0
+    done, too_late = list[LaterEvent](), 0
     for entry in await retry_for_command(entries_of_event, js, names, tenant, event):
         match await retry_for_command(cancel, js, names, entry, access.by, age_s):
             case Cancelling.DONE:
-                done.append(waiting_event(entry))
+                done.append(later_event(entry))
             case Cancelling.TOO_LATE:
                 too_late += 1
     if done:

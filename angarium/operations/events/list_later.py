@@ -12,7 +12,7 @@ from streams.later.entries import Entry
 from streams.later.listing import ListStart, list_entries
 
 
-class WaitingEvent(Struct, frozen=True, kw_only=True):
+class LaterEvent(Struct, frozen=True, kw_only=True):
     """An event that waits for its time. `receiver`: the only one that gets it, if there is one."""
 
     id: str
@@ -24,10 +24,10 @@ class WaitingEvent(Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-class WaitingPage(Struct, frozen=True):
+class LaterPage(Struct, frozen=True):
     """Waiting events, the next first; `next` is the place of the last one if there are others."""
 
-    events: list[WaitingEvent]
+    events: list[LaterEvent]
     next: ListStart | None
 
 
@@ -38,7 +38,7 @@ async def list_later(
     receiver: str = "",
     limit: int | None = None,
     after: ListStart | None = None,
-) -> WaitingPage:
+) -> LaterPage:
     """The events of a tenant that wait, or of all; of those with one receiver, only those for `receiver`.
 
     `receiver` is its name in the tenant. Fails as invalid.
@@ -48,12 +48,12 @@ async def list_later(
     found = await list_entries(
         access.js, access.names, tenant, time.time(), only_for=receiver, limit=limit, after=after
     )
-    return WaitingPage([waiting_event(each) for each in found.entries], found.next)
+    return LaterPage([later_event(each) for each in found.entries], found.next)
 
 
-def waiting_event(entry: Entry) -> WaitingEvent:
+def later_event(entry: Entry) -> LaterEvent:
     """The waiting event as it is shown."""
-    return WaitingEvent(
+    return LaterEvent(
         id=entry.id, tenant=entry.place.tenant, type=entry.type, deliver_at=entry.deliver_at,
         published_at=instant_text(entry.published_at), receiver=entry.only_for or None,
         bytes=len(entry.message.data),

@@ -5,8 +5,9 @@ import time
 
 from actors.times_as_text import instant_text
 from streams.installation.topology import Names
-from streams.nats.answers import Stored, StoredMessage
+from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
+from tests.contract.later.timed import FAR_S, A, B, at, entries
 from tests.contract.support.faults import ack_lost, after, refused
 from tests.contract.support.routers import (
     PARTITION,
@@ -21,19 +22,6 @@ from tests.contract.support.routers import (
     subscribe,
 )
 from tests.support.waiting import until, until_true
-
-A, B = "acme.a", "acme.b"
-FAR_S = 3_600.0
-
-
-def at(seconds: float, **more: str) -> dict[str, str]:
-    """The headers of an event that is due so many seconds from now."""
-    return {"Angarium-Deliver-At": instant_text(time.time() + seconds), **more}
-
-
-async def entries(js: JetStream, names: Names) -> list[StoredMessage]:
-    """What is at the subjects of the tenant's entries."""
-    return (await js.read(names.later, names.later_subjects.tenant_entries(TENANT), 1)).messages
 
 
 async def test_an_event_is_delivered_when_its_time_has_come(
@@ -139,7 +127,7 @@ async def test_a_due_event_whose_acknowledgement_was_lost_is_routed(
 async def test_a_router_that_died_after_it_took_an_event_leaves_it_to_the_next(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """Its stub names the due event, so the next router knows that this one counts."""
+    """The stub names the due event, so the next router knows that this one counts."""
     await subscribe(js, names, A)
     owner = await open_owner()
     owner.js.faults[names.publish_to(A)].append(after(asyncio.Event().wait))
@@ -211,7 +199,7 @@ async def test_only_angarium_says_that_an_event_is_due(
     assert entry.data == b"later"
 
 
-async def test_what_others_publish_among_the_entries_is_left_alone(
+async def test_a_foreign_message_among_the_entries_is_left_alone(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     await subscribe(js, names, A)

@@ -26,7 +26,7 @@ TOO_LARGE = "the event is too large to wait for its time"
 log = logging.getLogger(__name__)
 
 
-class WaitingEvents:
+class TimedEvents:
     """The waiting events of a partition, under one claim. The arguments are those of `Opener`."""
 
     def __init__(
