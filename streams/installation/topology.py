@@ -288,7 +288,6 @@ def streams(installation: Installation) -> list[dict[str, Any]]:
         _deliveries(installation),
         _journal(installation),
         _dead_letters(installation),
-        _later(installation),
         # Some history, since after an invalid configuration the last valid one stays in force, even after
         # a restart. The server refuses a configuration that is too large, so no node has to read it.
         _bucket(
@@ -308,6 +307,7 @@ def streams(installation: Installation) -> list[dict[str, Any]]:
             subject_delete_marker_ttl=_nanoseconds(EXPIRY_MARKER_TTL_S),
         ),
         _bucket(installation, installation.names.tokens, allow_direct=True),
+        _later(installation),
     ]
 
 

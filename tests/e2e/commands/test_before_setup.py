@@ -26,7 +26,7 @@ ON_LEDGERS = ("attempts", "audit", "event", "history", "minutes")
 """Commands that ask a ledger first."""
 WITH_THEIR_OWN = ("bench", "demo", "dev", "listen", "setup")
 """Commands that make their own installation, or need none."""
-MISSING = "(8 streams are missing, ANGARIUM_EVENTS among them): run angarium setup"
+MISSING = "(9 streams are missing, ANGARIUM_EVENTS among them): run angarium setup"
 
 
 @pytest.fixture
