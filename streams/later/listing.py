@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from streams.installation.later_subjects import DAY_S, HOUR_S, MINUTE_S, spans
 from streams.installation.topology import Names
-from streams.later.entries import Entry, entry_in, id_hash
+from streams.later.entries import Cancelled, Entry, Taken, entry_in, id_hash
 from streams.later.terms import AHEAD_MAX_S
 from streams.nats.jetstream import JetStream
 
@@ -62,18 +62,22 @@ async def list_entries(
 
 async def entries_of_event(js: JetStream, names: Names, tenant: str, event: str) -> list[Entry]:
     """The entries of an event: several if it was published several times. Raises like `list_entries`."""
-    found = list[Entry]()
-    for subject in sorted(await js.subjects(names.later, _of_event(names, tenant, event))):
+    found = await traces_of_event(js, names, tenant, event)
+    return [each for each in found if isinstance(each, Entry)]
+
+
+async def traces_of_event(
+    js: JetStream, names: Names, tenant: str, event: str
+) -> list[Entry | Taken | Cancelled]:
+    """The entries of an event, and the stubs that are left of them. Raises like `list_entries`."""
+    found = list[Entry | Taken | Cancelled]()
+    pattern = names.later_subjects.tenant_entries(tenant, id_hash(event))
+    for subject in sorted(await js.subjects(names.later, pattern)):
         message = await js.last_message(names.later, subject)
-        entry = None if message is None else entry_in(names, message)
-        if isinstance(entry, Entry) and entry.id == event:
-            found.append(entry)
+        trace = None if message is None else entry_in(names, message)
+        if trace is not None and not (isinstance(trace, Entry) and trace.id != event):
+            found.append(trace)
     return found
-
-
-async def has_trace(js: JetStream, names: Names, tenant: str, event: str) -> bool:
-    """True if the event waits, or was taken or cancelled within the last days."""
-    return bool(await js.subjects(names.later, _of_event(names, tenant, event)))
 
 
 async def _subjects(
@@ -101,7 +105,3 @@ async def _subjects(
         for each in sorted(places):
             for subject in places[each]:
                 yield subject, each
-
-
-def _of_event(names: Names, tenant: str, event: str) -> str:
-    return names.later_subjects.tenant_entries(tenant, id_hash(event))

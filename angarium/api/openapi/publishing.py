@@ -164,7 +164,9 @@ CANCEL_LATER: dict[str, Any] = {
     "tags": ["publish"],
     "responses": {
         200: result(
-            CancelledEvents, "The event is never delivered", {"cancelled": [_WAITING], "too_late": 0}
+            CancelledEvents,
+            "The event is never delivered",
+            {"cancelled": [_WAITING], "before": 0, "too_late": 0},
         ),
         **problems(409),
     },

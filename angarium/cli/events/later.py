@@ -52,7 +52,7 @@ def list_(tenant: str | None, receiver: str | None, limit: int, as_json: bool, *
 
 
 @later.command(short_help="Cancel a waiting event.")
-@click.argument("tenant", shell_complete=completion.receivers)
+@click.argument("tenant")
 @click.argument("event", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.settings_flags(*options.CONNECTION)
@@ -66,5 +66,7 @@ def cancel(tenant: str, event: str, as_json: bool, **given: Any) -> None:
         return
     for each in done.cancelled:
         output.say(f"cancelled {each.id}, which was due at {each.deliver_at}")
+    if done.before and not done.cancelled:
+        output.say(f"{event} was cancelled before")
     if done.too_late:
-        output.note(f"note: {done.too_late} of this id were due at the same moment, and are delivered")
+        output.note(f"note: {done.too_late} of this id were due before, and are delivered")

@@ -6,8 +6,8 @@ import pytest
 
 from actors.ids import stable_hash
 from streams.installation.topology import Names
-from streams.later.entries import Cancelling, Entry, cancel, entry_in, erase, events_age_s
-from streams.later.listing import entries_of_event, has_trace, list_entries
+from streams.later.entries import Cancelled, Cancelling, Entry, cancel, entry_in, erase, events_age_s
+from streams.later.listing import entries_of_event, list_entries, traces_of_event
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
 from tests.contract.later.timed import FAR_S, A, at, entries
@@ -49,7 +49,7 @@ async def test_a_cancelled_event_is_not_delivered(js: JetStream, names: Names, o
     await has_stored(js, names, A, [b"next"])
     assert owner.totals.events == 1
     assert await entries_of_event(js, names, TENANT, "x") == []
-    assert await has_trace(js, names, TENANT, "x")
+    assert await traces_of_event(js, names, TENANT, "x") == [Cancelled("ada@desk")]
 
 
 async def test_an_event_that_was_taken_can_no_longer_be_cancelled(
