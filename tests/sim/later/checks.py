@@ -1,0 +1,81 @@
+"""Checks that each event with a time is routed once, for all who want it, unless it was cancelled before."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from streams.installation.topology import Names
+from tests.sim.server.streams.store import Stored
+from tests.sim.world.world import World
+
+DUE, DELIVER_AT, CANCELLED, SOURCE = (
+    "Angarium-Due", "Angarium-Deliver-At", "Angarium-Cancelled", "Angarium-Source",
+)  # fmt: skip
+
+
+class Timed(Struct):
+    """An event with a time, known by its body.
+
+    - `due`: the positions at which it was published again.
+    - `source`: that of its copies; all have one, and it is the position of a due event.
+    - `given`: the receivers that have a copy.
+    """
+
+    tenant: str
+    type: str
+    due: set[int]
+    source: int = 0
+    given: set[str] = set()
+    cancelled: bool = False
+
+
+class TimedEvents:
+    """The checker of one run. `wants`: returns the receivers that certainly want a type of a tenant."""
+
+    def __init__(self, world: World, names: Names, wants: Callable[[str, str], Sequence[str]]) -> None:
+        self._world = world
+        self._names = names
+        self._wants = wants
+        self.by_body: dict[bytes, Timed] = {}
+        self._bodies: dict[str, bytes] = {}
+
+    def published(self, message: Stored) -> bool:
+        """Hear of a message of the events; returns whether it is an event with a time, or a due one."""
+        headers = message.headers or {}
+        if DELIVER_AT in headers:
+            _, _, _, tenant, event_type = message.subject.split(".", 4)
+            self.by_body[message.data] = Timed(tenant, event_type, set())
+        elif DUE not in headers:
+            return False
+        else:
+            self._world.say("due event %d", message.sequence)
+            self.by_body[message.data].due.add(message.sequence)
+        return True
+
+    def entry(self, message: Stored) -> None:
+        """Hear of an entry or a stub."""
+        if message.data:
+            self._bodies[message.subject] = message.data
+        elif CANCELLED in (message.headers or {}):
+            self.by_body[self._bodies[message.subject]].cancelled = True
+
+    def copied(self, receiver: str, message: Stored) -> None:
+        """Hear of a copy of such an event, and judge it."""
+        event, source = self.by_body[message.data], int((message.headers or {})[SOURCE])
+        self._world.say("copy of due event %d for %s", source, receiver)
+        if event.cancelled:
+            self._world.fail(f"{receiver} gets an event that was cancelled: {message.data!r}")
+        if source not in event.due:
+            self._world.fail(f"{receiver}: a copy of {message.data!r} is of {source}, which is not due")
+        if event.source not in (0, source):
+            self._world.fail(f"{message.data!r} is routed twice, from {event.source} and {source}")
+        event.source = source
+        event.given.add(receiver)
+
+    def unsettled(self) -> str:
+        """Says in a sentence which event is still to be routed, or nothing."""
+        for body, event in self.by_body.items():
+            missing = set(self._wants(event.tenant, event.type)) - event.given
+            if missing and not event.cancelled:
+                return f"{body!r}, which waited for its time, has not reached {sorted(missing)}"
+        return ""
