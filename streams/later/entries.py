@@ -174,7 +174,7 @@ async def take(js: JetStream, names: Names, place: EntryPlace, event: Event, age
             case Entry() as entry if (entry.id, entry.message.data) != (event.id, event.body):
                 return Taking.FORGED
             case Entry() as entry:
-                if await _replaced(js, entry, {TAKEN: str(event.position)}, age_s):
+                if await replace_entry(js, entry, {TAKEN: str(event.position)}, age_s):
                     return Taking.ROUTED
             case never:
                 assert_never(never)
@@ -190,7 +190,7 @@ async def cancel(js: JetStream, names: Names, entry: Entry, by: str, age_s: floa
             case Cancelled():
                 return Cancelling.DONE
             case Entry() as found:
-                if await _replaced(js, found, {CANCELLED: by}, age_s):
+                if await replace_entry(js, found, {CANCELLED: by}, age_s):
                     return Cancelling.DONE
             case never:
                 assert_never(never)
@@ -222,7 +222,7 @@ def _lifetime(age_s: float) -> dict[str, str]:
     return {TTL: f"{math.ceil(age_s) + STUB_OUTLIVES_S}s"} if age_s < math.inf else {}
 
 
-async def _replaced(js: JetStream, entry: Entry, stub: dict[str, str], age_s: float) -> bool:
+async def replace_entry(js: JetStream, entry: Entry, stub: dict[str, str], age_s: float) -> bool:
     """Replace an entry by a stub; False if something else was written there.
 
     Raises `Unavailable`, also if the stub may be stored, and `ApiError`.

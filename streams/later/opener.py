@@ -22,7 +22,7 @@ from streams.installation.topology import Names
 from streams.later.entries import Cancelled, Entry, Taken, due_put, entry_in, events_age_s
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
-from streams.nats.jetstream import JetStream
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import GatheredReasonLog, Pauses
 from streams.tasks import cancel_and_wait, on_defect
 
@@ -93,7 +93,7 @@ class Opener:
     def start(self) -> None:
         """Begin to open."""
         self._running = asyncio.ensure_future(self._run())
-        self._running.add_done_callback(on_defect("opener", self._on_broken))
+        self._running.add_done_callback(on_defect("router", self._on_broken))
 
     async def stop(self) -> None:
         """Open nothing more."""
@@ -107,7 +107,8 @@ class Opener:
             self._woken.set()
 
     async def _run(self) -> None:
-        start = await self._answered(self._first_second)
+        self._age_s = await self._answered(partial(events_age_s, self._js, self._names))
+        start = await self._answered(partial(first_second, self._js, self._names, self._wall))
         self._opened_to = start
         sweep_again_at = self._wall() + SECOND_SWEEP_S
         while True:
@@ -133,13 +134,6 @@ class Opener:
                 await self._woken.wait()
         except TimeoutError:
             return
-
-    async def _first_second(self) -> int:
-        """The first second in which an entry may be due."""
-        self._age_s = await events_age_s(self._js, self._names)
-        first = await self._js.next_message(self._names.later, ">", 1)
-        now = int(self._wall())
-        return now if first is None else min(now, int(first.stored_at) - DUE_BEFORE_STORED_MAX_S)
 
     async def _plan(self, end: int) -> None:
         """Plan to open everything that is due before `end`, except seconds that are known to be empty."""
@@ -217,3 +211,10 @@ class Opener:
             else:
                 self._reason_log.clear()
                 return answer
+
+
+async def first_second(js: JetStream, names: Names, wall: Callable[[], float]) -> int:
+    """The first second in which an entry may be due. Raises `Unavailable` and `ApiError`."""
+    first = await js.next_message(names.later, ALL_SUBJECTS, 1)
+    now = int(wall())
+    return now if first is None else min(now, int(first.stored_at) - DUE_BEFORE_STORED_MAX_S)

@@ -1,1 +1,1 @@
-"""Events that wait for their time: what is checked in every run, scenarios, and mutants."""
+"""Events that wait for their time: checks of every run, scenarios, mutants."""

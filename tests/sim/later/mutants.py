@@ -6,9 +6,8 @@ from typing import Any
 from actors.machine.event import Event
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
-from streams.later import entries, timed_events
+from streams.later import entries, opener, timed_events
 from streams.later.entries import Entry, Taken, Taking, entry_in
-from streams.later.opener import Opener
 from streams.later.timed_events import TimedEvents
 from streams.nats.answers import Put
 from streams.nats.jetstream import JetStream
@@ -54,8 +53,8 @@ def _pass_at_once(
     ended("")
 
 
-async def _begin_now(opener: Opener) -> int:
-    return int(opener._wall())
+async def _begin_now(js: JetStream, names: Names, wall: Callable[[], float]) -> int:
+    return int(wall())
 
 
 LATER_MUTANTS = (
@@ -76,7 +75,7 @@ LATER_MUTANTS = (
     ),
     Mutant(
         "taken-unconditionally", "a stub replaces the entry that was read, and nothing else",
-        ((entries, "_replaced", _replace_whatever_is_there),),
+        ((entries, "replace_entry", _replace_whatever_is_there),),
         scenarios.event_is_cancelled_while_it_is_taken,
     ),
     Mutant(
@@ -86,7 +85,7 @@ LATER_MUTANTS = (
     ),
     Mutant(
         "opened-from-now", "an owner opens everything that became due before its claim",
-        ((Opener, "_first_second", _begin_now),),
+        ((opener, "first_second", _begin_now),),
         scenarios.owner_dies_before_the_event_is_due,
     ),
 )  # fmt: skip

@@ -158,7 +158,7 @@ class _Held:
         self.deals: list[Callable[[], None]] = []
 
     def release(self) -> None:
-        """Let them arrive."""
+        """The messages arrive, and no others are kept."""
         self.keeps = False
         for deal in self.deals:
             deal()
