@@ -12,6 +12,7 @@ from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
 from streams.later.entries import Taking, entry_put, events_age_s, place_of, place_of_due, take
 from streams.later.opener import Opener
+from streams.later.room import LaterRoom
 from streams.nats.answers import Answer, Refused, Stored, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -47,6 +48,7 @@ class TimedEvents:
         self._taking: set[asyncio.Task[Taking]] = set()
         self._age_s: float | None = None
         self._reason_log = GatheredReasonLog(js, log, "later.untaken")
+        self._room = LaterRoom(js, names, on_broken)
         self._opener = Opener(
             js, names, partition,
             wall=wall, may_publish=may_publish, tenants=tenants, on_broken=on_broken,
@@ -59,6 +61,7 @@ class TimedEvents:
     async def stop(self) -> None:
         """Publish and take nothing more."""
         await self._opener.stop()
+        await self._room.stop()
         taking = list(self._taking)
         for task in taking:
             task.cancel()
@@ -70,6 +73,9 @@ class TimedEvents:
 
         `TOO_LARGE` is final: the event is stored nowhere.
         """
+        if why := self._room.why_none(tenant):
+            ended(why)
+            return
         place = place_of(event, self._partition, tenant, source)
         put = entry_put(self._names, place, event)
         self._js.begin_publish(put, partial(self._stored, place, ended))

@@ -3,8 +3,14 @@
 import asyncio
 import time
 
+import pytest
+
+from actors.ids import stable_hash
 from actors.times_as_text import instant_text
+from streams.installation.later_subjects import EntryPlace
+from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
+from streams.later import opener
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from tests.contract.later.timed import FAR_S, A, B, at, entries
@@ -21,7 +27,11 @@ from tests.contract.support.routers import (
     stored,
     subscribe,
 )
+from tests.support.installation import SHARDS
 from tests.support.waiting import until, until_true
+
+NEIGHBOUR = next(name for n in range(1000) if partition_of(name := f"t{n}", SHARDS) == PARTITION)
+FLOOD = 60
 
 
 async def test_an_event_is_delivered_when_its_time_has_come(
@@ -212,3 +222,48 @@ async def test_a_foreign_message_among_the_entries_is_left_alone(
     foreign = second.replace("*", TENANT, 1).replace("*", "x", 1).replace("*", "y", 1)
     assert isinstance(await js.publish(foreign, b"foreign"), Stored)
     await has_stored(js, names, A, [b"due"])
+
+
+async def test_a_flood_that_is_due_does_not_hold_up_another_tenant(
+    js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have events in one second, and those of the flood come first in the stream."""
+    monkeypatch.setattr(opener, "SPLIT_AFTER", 4)
+    monkeypatch.setattr(opener, "TURN_MAX", 2)
+    await subscribe(js, names, A)
+    await subscribe(js, names, f"{NEIGHBOUR}.b")
+    owner = await open_owner()
+    headers = at(1.0)
+    for number in range(FLOOD):
+        await announce(js, names, b"%d" % number, headers=headers)
+    await announce(js, names, b"other", tenant=NEIGHBOUR, headers=headers)
+    await has_stored(js, names, f"{NEIGHBOUR}.b", [b"other"])
+    events = (await js.read(names.events, names.events_for(NEIGHBOUR), 1)).messages
+    before = (await js.read(names.events, names.events_for(TENANT), 1, 1000)).messages
+    due_before = [each for each in before if "Angarium-Due" in each.headers]
+    assert sum(each.position < events[-1].position for each in due_before) < FLOOD / 2
+    await has_stored(js, names, A, [b"%d" % number for number in range(FLOOD)])
+    assert owner.broken == []
+
+
+async def test_an_entry_that_was_under_way_for_a_week_is_void(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """The stub of its event may be gone by then; the event was delivered or cancelled."""
+    await subscribe(js, names, A)
+    second = int(time.time()) - 5
+    place = EntryPlace(PARTITION, second, TENANT, stable_hash("x"), 1)
+    headers = {
+        "Angarium-Id": "x", "Angarium-Type": "a", "Angarium-Published": f"{second - 8 * 86_400}.000",
+        "Angarium-Deliver-At": instant_text(second),
+    }  # fmt: skip
+    assert isinstance(await js.publish(names.later_subjects.entry(place), b"{}", headers), Stored)
+    await announce(js, names, b"{}", headers={"Angarium-Due": f"{second}.1", "Angarium-Id": "x"})
+    await open_owner()
+    await settled(js, names, 1)
+    await until_true(lambda: _has_none(js, names))
+    assert await stored(js, names, A) == []
+
+
+async def _has_none(js: JetStream, names: Names) -> bool:
+    return not await entries(js, names)
