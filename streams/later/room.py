@@ -1,6 +1,6 @@
 """Keeps one tenant from filling the stream of waiting events: what exceeds its share waits elsewhere.
 
-As long as half of the room is free, nobody's share matters. Beyond that, a tenant that has an eighth of the
+As long as half of the room is free, no tenant's share matters. Beyond that, a tenant that has an eighth of the
 room stores nothing more: its events wait in the events stream, where floods of one tenant are dealt with
 anyway. What a tenant has is estimated from samples, every few seconds; so it may exceed its share by what it
 publishes within that time.
@@ -14,6 +14,7 @@ from actors.errors import Unavailable
 from streams.installation.topology import Names
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
+from streams.nats.retry import GatheredReasonLog
 from streams.reading.sampling import sample_stream
 from streams.tasks import cancel_and_wait, on_defect
 
@@ -40,6 +41,7 @@ class LaterRoom:
         self._storing: dict[str, None] = {}
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
+        self._reason_log = GatheredReasonLog(js, log, "later.waiting")
 
     async def stop(self) -> None:
         """Look no more."""
@@ -62,7 +64,9 @@ class LaterRoom:
         try:
             self._beyond = frozenset([each for each in storing if await self._is_beyond(each)])
         except (Unavailable, ApiError) as error:
-            log.debug("later.room_unknown", extra={"why": str(error)})
+            self._reason_log.log_once(str(error))
+        else:
+            self._reason_log.clear()
 
     async def _is_beyond(self, tenant: str) -> bool:
         info = await self._js.existing_stream(self._names.later)
