@@ -1,7 +1,7 @@
 """Keeps one tenant from filling the stream of waiting events: what exceeds its share waits elsewhere.
 
-As long as half of the room is free, no tenant's share matters. Beyond that, a tenant that has an eighth of the
-room stores nothing more: its events wait in the events stream, where floods of one tenant are dealt with
+As long as half of the room is free, no tenant's share matters. Beyond that, a tenant that has an eighth of
+the room stores nothing more: its events wait in the events stream, where floods of one tenant are dealt with
 anyway. What a tenant has is estimated from samples, every few seconds; so it may exceed its share by what it
 publishes within that time.
 """
