@@ -7,6 +7,7 @@ large one is split by tenant.
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections import deque
@@ -102,7 +103,7 @@ class Opener:
 
     def note(self, second: int) -> None:
         """Note that there is an entry that is due then."""
-        if second <= self._wall() + MINUTE_S:
+        if second < max(self._opened_to, self._wall() + MINUTE_S):
             self._noted.add(second)
             self._woken.set()
 
@@ -127,17 +128,16 @@ class Opener:
     async def _next_second(self) -> None:
         """Wait for the next second, or for an entry that is due already."""
         self._woken.clear()
-        if any(second < self._opened_to for second in self._noted):
-            return
-        try:
-            async with asyncio.timeout(max(0.0, self._opened_to - self._wall())):
-                await self._woken.wait()
-        except TimeoutError:
-            return
+        wait_s = min((self._opened_to, *self._noted)) - self._wall()
+        if wait_s > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._woken.wait()
 
     async def _plan(self, end: int) -> None:
         """Plan to open everything that is due before `end`, except seconds that are known to be empty."""
-        late = {second for second in self._noted if second < self._opened_to}
+        # If the clock was set back, seconds that were opened may come once more.
+        late = {second for second in self._noted if second < min(self._opened_to, end)}
         self._piles += [_Pile(second, 1) for second in sorted(late)]
         self._noted -= late
         for start, size in spans(self._opened_to, max(end, self._opened_to)):

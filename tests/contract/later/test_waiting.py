@@ -267,3 +267,19 @@ async def test_an_entry_that_was_under_way_for_a_week_is_void(
 
 async def _has_none(js: JetStream, names: Names) -> bool:
     return not await entries(js, names)
+
+
+async def test_a_clock_that_is_set_back_makes_no_event_early(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """The first event comes while the clock is 30 s fast; the second is due in a second that was opened."""
+    await subscribe(js, names, A)
+    fast_s = 30.0
+    await open_owner(wall=lambda: time.time() + fast_s)
+    await announce(js, names, b"first", headers=at(20.0))
+    await has_stored(js, names, A, [b"first"])
+    fast_s = 0.0
+    await announce(js, names, b"second", headers=at(3.0))
+    due_at = time.time() + 2.0
+    await has_stored(js, names, A, [b"first", b"second"])
+    assert time.time() >= due_at
