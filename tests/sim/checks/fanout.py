@@ -79,7 +79,11 @@ class Fanout:
         elif stream == names.deliveries and message.data in self._by_body and not self._is_resent(message):
             self._copy(message.subject.split(".", 3)[3], message)
         elif stream == names.dead_letters:
-            self._letter(message.subject.split(".", 2)[2], message)
+            receiver = message.subject.split(".", 2)[2]
+            if message.data in self.timed.by_body:
+                self.timed.buried(receiver, message)
+            else:
+                self._letter(receiver, message)
 
     def _is_resent(self, message: Stored) -> bool:
         """True for a copy that a job sends, not the router: its mark is not that of the event."""
@@ -142,6 +146,7 @@ class Fanout:
 
     def routed(self, partition: int, up_to: int, parked: Mapping[str, int]) -> None:
         """Checks, when the journal says so, that all receivers of these events have been given them."""
+        self.timed.routed(partition, up_to, parked)
         for position in [each for each in self._unrouted if each <= up_to]:
             event = self.events[position]
             if event.partition == partition and position < parked.get(event.tenant, position + 1):

@@ -1,6 +1,6 @@
 """Checks that each event with a time is routed once, for all who want it, unless it was cancelled before."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -38,19 +38,27 @@ class TimedEvents:
         self._wants = wants
         self.by_body: dict[bytes, Timed] = {}
         self._bodies: dict[str, bytes] = {}
+        self._unrouted: dict[int, tuple[int, str]] = {}
 
     def published(self, message: Stored) -> bool:
         """Hear of a message of the events; returns whether it is an event with a time, or a due one."""
         headers = message.headers or {}
-        if DELIVER_AT in headers:
-            _, _, _, tenant, event_type = message.subject.split(".", 4)
-            self.by_body[message.data] = Timed(tenant, event_type, set())
-        elif DUE not in headers:
+        if DELIVER_AT not in headers and DUE not in headers:
             return False
+        _, _, partition, tenant, event_type = message.subject.split(".", 4)
+        self._unrouted[message.sequence] = int(partition), tenant
+        if DELIVER_AT in headers:
+            self.by_body[message.data] = Timed(tenant, event_type, set())
         else:
             self._world.say("due event %d", message.sequence)
             self.by_body[message.data].due.add(message.sequence)
         return True
+
+    def routed(self, partition: int, up_to: int, parked: Mapping[str, int]) -> None:
+        """Hear of what is routed, as the journal says."""
+        for position, (of_partition, tenant) in list(self._unrouted.items()):
+            if of_partition == partition and position <= up_to and position < parked.get(tenant, up_to + 1):
+                del self._unrouted[position]
 
     def entry(self, message: Stored) -> None:
         """Hear of an entry or a stub."""
@@ -72,8 +80,14 @@ class TimedEvents:
         event.source = source
         event.given.add(receiver)
 
+    def buried(self, receiver: str, message: Stored) -> None:
+        """Hear of a dead letter in place of a copy: a full stream gave the event up."""
+        self.by_body[message.data].given.add(receiver)
+
     def unsettled(self) -> str:
         """Says in a sentence which event is still to be routed, or nothing."""
+        for position in self._unrouted:
+            return f"the event with a time at {position} is not routed"
         for body, event in self.by_body.items():
             missing = set(self._wants(event.tenant, event.type)) - event.given
             if missing and not event.cancelled:
