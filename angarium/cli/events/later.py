@@ -1,12 +1,15 @@
 """`angarium later …`: events that wait for their time."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from angarium.cli.invocation import completion, names, options
 from angarium.cli.invocation.perform import perform
 from angarium.terminal import output
+
+if TYPE_CHECKING:
+    from angarium.operations.events.list_later import LaterEvent
 
 LIST_MAX = 50
 
@@ -41,11 +44,7 @@ def list_(tenant: str | None, receiver: str | None, limit: int, as_json: bool, *
         for each in listed.events:
             output.say_json_line(each)
     else:
-        rows = [
-            (each.deliver_at, each.id, (each.receiver and f"{each.tenant}.{each.receiver}") or each.tenant,
-             each.type)
-            for each in listed.events
-        ]  # fmt: skip
+        rows = [_cells(each) for each in listed.events]
         output.say_table(("due", "id", "for", "type"), rows)
     if listed.next is not None:
         output.note(f"note: there are more than {limit}; --limit 0 lists all")
@@ -70,3 +69,9 @@ def cancel(tenant: str, event: str, as_json: bool, **given: Any) -> None:
         output.say(f"{event} was cancelled before")
     if done.too_late:
         output.note(f"note: {done.too_late} of this id were due before, and are delivered")
+
+
+def _cells(each: "LaterEvent") -> tuple[str, str, str, str]:
+    """The row of an event; it is due at a full second."""
+    receiver = f"{each.tenant}.{each.receiver}" if each.receiver else each.tenant
+    return f"{each.deliver_at[:19]}Z", each.id, receiver, each.type

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.fleet.fleet import Fleet
 from tests.support.processes.commands import Terminal
+from tests.support.processes.nodes import ERASURES, shortened
 from tests.support.waiting import COMMAND_LOOK_S, until_true
 
 RECEIVER = "t.shop"
@@ -48,3 +49,21 @@ async def test_an_event_is_delivered_when_it_is_due(fleet: Fleet, terminal: Term
 )
 def test_a_time_that_cannot_be_kept_is_wrong_usage(terminal: Terminal, at: str, why: str) -> None:
     assert why in terminal.failed("publish", "t", "{}", "--at", at, status=2)
+
+
+async def test_an_event_is_erased_while_it_waits(fleet: Fleet, terminal: Terminal) -> None:
+    await fleet.configure([RECEIVER])
+    with shortened(ERASURES):
+        await fleet.start_ready()
+    terminal.json("publish", RECEIVER, '"whisper-whisper"', "--id", "gone", "--at", "1h")
+
+    async def waits() -> bool:
+        return terminal.done("later", "list", "--json") != ""
+
+    await until_true(waits, COMMAND_LOOK_S)
+    done = terminal.json("erase", "--yes", "--event", "gone", "--tenant", "t")
+    assert (done["done"], done["events"], done["discarded"]) == (True, 2, 1)
+    assert terminal.done("later", "list", "--json") == ""
+    stored = b"".join(each.read_bytes() for each in fleet.server.directory.rglob("*.blk"))
+    assert b"whisper-whisper" not in stored
+    assert "gone was cancelled before" in terminal.done("later", "cancel", "t", "gone")
