@@ -181,10 +181,10 @@ class Fanout:
             return f"the event at {position} is not routed: {self.events[position]}"
         return self.timed.unsettled()
 
-    def _certainly_wanting(self, tenant: str, event_type: str) -> list[str]:
-        """The receivers that want events of the type by each configuration that they ever had."""
-        event = Published(0, tenant, event_type, b"", 0.0, False)
-        return [each for each in self._versions if all(self._wanted(each, event)[1:] or [False])]
+    def _certainly_wanting(self, tenant: str, event_type: str, at: float) -> list[str]:
+        """The receivers that want events of the type by each configuration since that time."""
+        event = Published(0, tenant, event_type, b"", at, False)
+        return [each for each in self._versions if all(self._wanted(each, event))]
 
     def _wanted(self, receiver: str, event: Published) -> list[bool]:
         """True if the receiver wants the event by each configuration that may have been in force."""

@@ -1,6 +1,7 @@
 """Checks that each event with a time is routed once, for all who want it, unless it was cancelled before."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from msgspec import Struct
 
@@ -16,7 +17,8 @@ DUE, DELIVER_AT, CANCELLED, SOURCE = (
 class Timed(Struct):
     """An event with a time, known by its body.
 
-    - `due`: the positions at which it was published again.
+    - `due`: the positions at which it was published again; `due_at`: when that happened first.
+    - `is_stored`: it had an entry.
     - `source`: that of its copies; all have one, and it is the position of a due event.
     - `given`: the receivers that have a copy.
     """
@@ -24,34 +26,46 @@ class Timed(Struct):
     tenant: str
     type: str
     due: set[int]
+    due_at: float = 0.0
+    is_stored: bool = False
     source: int = 0
     given: set[str] = set()
     cancelled: bool = False
 
 
-class TimedEvents:
-    """The checker of one run. `wants`: returns the receivers that certainly want a type of a tenant."""
+def _waits(message: Stored) -> bool:
+    """True if the event asks for a time that is not over, by the server's clock."""
+    text = (message.headers or {}).get(DELIVER_AT)
+    return text is not None and datetime.fromisoformat(text).timestamp() > message.at_ns / 1e9
 
-    def __init__(self, world: World, names: Names, wants: Callable[[str, str], Sequence[str]]) -> None:
+
+class TimedEvents:
+    """The checker of one run. `wants`: returns the receivers that certainly want a type of a tenant then."""
+
+    def __init__(self, world: World, names: Names, wants: Callable[[str, str, float], Sequence[str]]) -> None:
         self._world = world
         self._names = names
         self._wants = wants
         self.by_body: dict[bytes, Timed] = {}
         self._bodies: dict[str, bytes] = {}
         self._unrouted: dict[int, tuple[int, str]] = {}
+        self._originals: dict[int, Timed] = {}
 
     def published(self, message: Stored) -> bool:
         """Hear of a message of the events; returns whether it is an event with a time, or a due one."""
         headers = message.headers or {}
-        if DELIVER_AT not in headers and DUE not in headers:
+        if DUE not in headers and not _waits(message):
             return False
         _, _, partition, tenant, event_type = message.subject.split(".", 4)
         self._unrouted[message.sequence] = int(partition), tenant
         if DELIVER_AT in headers:
-            self.by_body[message.data] = Timed(tenant, event_type, set())
+            event = self._originals[message.sequence] = Timed(tenant, event_type, set())
+            self.by_body[message.data] = event
         else:
             self._world.say("due event %d", message.sequence)
-            self.by_body[message.data].due.add(message.sequence)
+            event = self.by_body[message.data]
+            event.due_at = event.due_at or self._world.now
+            event.due.add(message.sequence)
         return True
 
     def routed(self, partition: int, up_to: int, parked: Mapping[str, int]) -> None:
@@ -59,11 +73,20 @@ class TimedEvents:
         for position, (of_partition, tenant) in list(self._unrouted.items()):
             if of_partition == partition and position <= up_to and position < parked.get(tenant, up_to + 1):
                 del self._unrouted[position]
+                self._check_stored(self._originals.get(position))
+
+    def _check_stored(self, event: Timed | None) -> None:
+        """Check that an event that is routed has an entry, or dead letters if a full stream gave it up."""
+        if event is None or event.is_stored or event.given:
+            return
+        if self._wants(event.tenant, event.type, self._world.now):
+            self._world.fail(f"{event} is routed, and is stored nowhere")
 
     def entry(self, message: Stored) -> None:
         """Hear of an entry or a stub."""
         if message.data:
             self._bodies[message.subject] = message.data
+            self.by_body[message.data].is_stored = True
         elif CANCELLED in (message.headers or {}):
             self.by_body[self._bodies[message.subject]].cancelled = True
 
@@ -89,7 +112,11 @@ class TimedEvents:
         for position in self._unrouted:
             return f"the event with a time at {position} is not routed"
         for body, event in self.by_body.items():
-            missing = set(self._wants(event.tenant, event.type)) - event.given
+            if event.is_stored and not event.due and not event.cancelled:
+                return f"{body!r} waits for its time"
+            if not event.due:
+                continue
+            missing = set(self._wants(event.tenant, event.type, event.due_at)) - event.given
             if missing and not event.cancelled:
                 return f"{body!r}, which waited for its time, has not reached {sorted(missing)}"
         return ""
