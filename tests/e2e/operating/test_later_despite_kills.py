@@ -68,3 +68,18 @@ async def test_each_event_comes_once_despite_kills_of_nats(
         await fleet.server.kill()
         await fleet.server.start()
     await check(fleet, due)
+
+
+async def test_each_event_comes_once_despite_the_death_of_the_leader(
+    replicated_fleet: Fleet, rng: random.Random
+) -> None:
+    fleet = replicated_fleet
+    await fleet.configure([RECEIVER])
+    await fleet.start_ready()
+    due = await publish_spread(fleet, rng)
+    await some_arrived(fleet, rng, 0.3)
+    leader = await fleet.leader("ANGARIUM_LATER")
+    await leader.kill()
+    await fleet.elected(leader)
+    await leader.start()
+    await check(fleet, due)
