@@ -26,6 +26,7 @@ from streams.nats.wire_names import (
     DUE,
     EVENT_ID,
     EVENT_PUBLISHED,
+    EVENT_REGION,
     EVENT_TYPE,
     EXPECTED,
     ONLY_FOR,
@@ -39,7 +40,7 @@ from streams.reading.messages import CONTENT_TYPE_DEFAULT
 
 STUB_OUTLIVES_S = 86_400
 """Time by which a stub outlives a message of the events: room for clocks and for work under way."""
-_PASSED_ON = (EVENT_ID, CONTENT_TYPE, TRACEPARENT, TRACESTATE, ONLY_FOR)
+_PASSED_ON = (EVENT_ID, EVENT_REGION, CONTENT_TYPE, TRACEPARENT, TRACESTATE, ONLY_FOR)
 """Headers of an entry that its due event has, too."""
 
 
@@ -116,7 +117,8 @@ def entry_put(names: Names, place: EntryPlace, event: Event) -> Put:
     if event.content_type != CONTENT_TYPE_DEFAULT:
         headers[CONTENT_TYPE] = event.content_type
     for name, value in (
-        (TRACEPARENT, event.traceparent), (TRACESTATE, event.tracestate), (ONLY_FOR, event.only_for)
+        (EVENT_REGION, event.region), (TRACEPARENT, event.traceparent), (TRACESTATE, event.tracestate),
+        (ONLY_FOR, event.only_for),
     ):  # fmt: skip
         if value:
             headers[name] = value

@@ -35,10 +35,10 @@ shard's journal, as of one moment (`RoutingProgress`).
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from streams.journal.routing_progress import RoutingProgress
-from streams.routing.read_requests import NO_END, Evicted, ReadRequest
+from streams.routing.read_requests import NO_END, Evicted, ReadRequest, WaitingEvent
 from streams.routing.tenant_rates import TenantRates
 
 EVENTS_MAX = 256
@@ -53,19 +53,6 @@ UNCONFIRMED_COPIES_MAX = 512
 PARKED_MAX = 512
 """Parked tenants of a partition, since each flush names them, in at most 45 KB. Beyond that, everybody waits
 for the floods, and the rates of tenants do not hold."""
-
-
-class WaitingEvent(Protocol):
-    """An event in memory. `came_at`: when it arrived or was read."""
-
-    @property
-    def tenant(self) -> str: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def came_at(self) -> float: ...
 
 
 T = TypeVar("T", bound=WaitingEvent)
