@@ -67,7 +67,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "host",
     ),
     "streams.routing": (
-        "choosing fanout freshness lanes read_requests routed_events tenant_rates",
+        "choosing fanout freshness lanes read_requests tenant_rates",
+        "routed_events",
         "node_routing parked_tenants_reader tenants",
         "ahead_reader unrouted_burial",
         "router",
