@@ -19,6 +19,9 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
     - `traceparent`, `tracestate`: the trace headers as published.
     - `region`: the region that its data belongs to; empty if the producer named none.
     - `about`: the receiver that the event is about, if it is about an alert and not a copy.
+    - `deliver_at`: the time for which the event waits, in seconds since the epoch; 0 if it has come.
+    - `due`: where an event waited whose time has come; empty for others.
+    - `only_for`: the name of the only receiver that gets it, if it asked for a time; not on a copy.
     - `malformed`: why the message cannot be passed on as it was published; such an event becomes a dead
       letter when its turn comes.
     - `unshapeable`: its body cannot be shaped as the configuration asks, which an attempt found out; such an
@@ -40,6 +43,9 @@ class Event(Struct, frozen=True, gc=False, kw_only=True):
     about: str = ""
     region: str = ""
     unshapeable: bool = False
+    deliver_at: float = 0.0
+    due: str = ""
+    only_for: str = ""
 
     @property
     def accepted_at(self) -> float:

@@ -30,7 +30,7 @@ EXIT_NOT_READ = 141
 FOLDERS = {
     "dead_letters": "dead",
     "development": "bench demo dev listen",
-    "events": "erase job publish replay",
+    "events": "erase job later publish replay",
     "installation": "doctor fleet key repair setup token",
     "ledger_queries": "attempts audit event history minutes",
     "live": "inspect tail top",

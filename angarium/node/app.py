@@ -243,7 +243,7 @@ async def joined_node(
     routing = Routing(
         receiver_finder(configurations, subscriptions), freshness, copies, readers, RoutingTotals(),
         tenant_settings, sending_rules_of(configurations).by_receiver,
-        subscribed_tenants=lambda: subscriptions.tenants, partitions=settings.shards,
+        subscribed_tenants=lambda: subscriptions.tenants, partitions=settings.shards, wall=time.wall,
         on_filter_failure=health_log.filter_failed, on_routed=tracing.tracer.routed if tracing else None,
     )  # fmt: skip
     context = NodeContext(

@@ -98,7 +98,7 @@ _STREAM_RULES = (
     _Rule("num_replicas", 1, _at_least, "the loss of one server would lose its messages"),
     _Rule("allow_direct", False, _same, "reads would fail, or be answered by a replica where they must not"),
     _Rule("allow_atomic", False, _at_least, "snapshots could not be written"),
-    _Rule("allow_msg_ttl", False, _at_least, "nodes that died would be shown forever"),
+    _Rule("allow_msg_ttl", False, _at_least, "nodes that died would be shown, and stubs kept, forever"),
     _Rule("allow_rollup_hdrs", False, _at_least, "keys could not be purged"),
     _Rule("sealed", False, _same, "nothing could be stored"),
     _Rule("mirror", None, _same, "nothing could be stored"),

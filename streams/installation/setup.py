@@ -21,7 +21,7 @@ OLDEST_SERVER = (2, 14)
 """The first version that the tests run on; before 2.12 there are no atomic batches."""
 
 REMEDIES = {
-    STORAGE_EXCEEDED: "it reserves 2.75 times max_bytes for all streams; give a smaller --max-bytes, or "
+    STORAGE_EXCEEDED: "it reserves three times max_bytes for all streams; give a smaller --max-bytes, or "
     "nats-server a larger disk or max_file_store",
     STORE_FAILED: "nats-server's log says why; its disk may be full or read-only",
 }

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from actors.configuration.parsing import DOCUMENT_MAX
 from streams.installation.actor_keys import ActorKeys
+from streams.installation.later_subjects import LaterSubjects
 
 VERSION = 2
 """Version stamped on every stream; it rises if a node can no longer work with the streams of an older one.
@@ -52,7 +53,7 @@ class Installation(Struct, frozen=True, kw_only=True):
     - `shards`: the number of shards; it cannot be changed later.
     - `max_body`: bytes of the largest event.
     - `max_bytes`: size of the events stream and of the deliveries stream, by default 4 GiB each; the journal
-      gets half of it, dead letters a quarter.
+      gets half of it, dead letters and events that wait for their time a quarter each.
     - `max_age_s`: how long events and deliveries are kept; longer than any receiver's own limit.
     """
 
@@ -88,6 +89,15 @@ class Names(Struct, frozen=True):
     @property
     def dead_letters(self) -> str:
         return f"{self.prefix.upper()}_DEAD"
+
+    @property
+    def later(self) -> str:
+        return f"{self.prefix.upper()}_LATER"
+
+    @property
+    def later_subjects(self) -> LaterSubjects:
+        """The subjects of events that wait for their time."""
+        return LaterSubjects(self.prefix)
 
     @property
     def receivers(self) -> str:
@@ -272,7 +282,7 @@ def has_wildcard(subject: str) -> bool:
 
 
 def streams(installation: Installation) -> list[dict[str, Any]]:
-    """The four streams and four buckets."""
+    """The five streams and four buckets."""
     return [
         _events(installation),
         _deliveries(installation),
@@ -297,6 +307,7 @@ def streams(installation: Installation) -> list[dict[str, Any]]:
             subject_delete_marker_ttl=_nanoseconds(EXPIRY_MARKER_TTL_S),
         ),
         _bucket(installation, installation.names.tokens, allow_direct=True),
+        _later(installation),
     ]
 
 
@@ -374,6 +385,19 @@ def _dead_letters(installation: Installation) -> dict[str, Any]:
         max_age=_nanoseconds(DEAD_AGE_S),
         max_bytes=_room(installation) // 4,
         max_msg_size=installation.max_body + 3 * HEADER_ROOM,
+    )
+
+
+def _later(installation: Installation) -> dict[str, Any]:
+    return _stream(
+        installation,
+        installation.names.later,
+        installation.names.later_subjects.pattern,
+        max_msgs_per_subject=1,
+        max_bytes=_room(installation) // 4,
+        # As in the events: what fits here fits there again when it is due, with fewer headers.
+        max_msg_size=installation.max_body + HEADER_ROOM,
+        allow_msg_ttl=True,
     )
 
 

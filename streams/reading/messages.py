@@ -19,6 +19,7 @@ from streams.nats.answers import StoredMessage
 from streams.nats.protocol import BLOCK_BYTES_MAX, LINES_MAX
 from streams.nats.wire_names import (
     CONTENT_TYPE,
+    DELIVER_AT,
     EVENT_AGAIN,
     EVENT_ID,
     EVENT_PUBLISHED,
@@ -37,10 +38,13 @@ CONTENT_TYPE_DEFAULT = "application/json"
 _NONE_GIVEN = dict.fromkeys(
     (
         EVENT_TYPE, CONTENT_TYPE, EVENT_AGAIN, EVENT_SOURCE, EVENT_PUBLISHED, TRACEPARENT, TRACESTATE,
-        EVENT_ID, MESSAGE_ID, EVENT_REGION,
+        EVENT_ID, MESSAGE_ID, EVENT_REGION, DELIVER_AT,
     ),
     "",
 )  # fmt: skip
+DIRECT_WITHOUT_TIME = (
+    f"{DELIVER_AT}: publish to angarium.events.<tenant>.<type> with the header Angarium-To: <name> instead"
+)
 HEADERS_UNREAD = f"headers: at most {LINES_MAX}, and {BLOCK_BYTES_MAX >> 10} KiB of them"
 TYPE_CHECKED_MAX = 256
 """Characters of a type that are checked. No valid type has more, and results are cached."""
@@ -104,6 +108,8 @@ def event_of(position: int, stored_at: float, headers: dict[str, str] | None, bo
         source, malformed = "", f"{EVENT_SOURCE}: set by the router only; leave it out"
     if (region := given[EVENT_REGION]) and not is_region(region):
         region, malformed = "", f"{EVENT_REGION}: one label, {REGION_TEXT}"
+    if given[DELIVER_AT]:
+        malformed = DIRECT_WITHOUT_TIME  # Here it has its place among the numbers already.
     published_at = 0.0
     if (source or again) and given[EVENT_PUBLISHED]:
         try:

@@ -12,6 +12,7 @@ from actors.errors import InvalidName
 from actors.ids import check_tenant, event_id, is_alert_type
 from actors.machine.event import Event
 from streams.installation.topology import Names
+from streams.later.terms import TERMS, terms_of
 from streams.nats.answers import StoredMessage
 from streams.nats.wire_names import (
     CONTENT_TYPE,
@@ -28,8 +29,8 @@ from streams.nats.wire_names import (
 )
 from streams.reading import messages
 
-_MEANT_FOR_ONE = frozenset({EVENT_TYPE, EVENT_SOURCE, EVENT_PUBLISHED})
-"""Headers that have a meaning in the deliveries stream only."""
+_NOT_THE_EVENT = frozenset({EVENT_TYPE, EVENT_SOURCE, EVENT_PUBLISHED}) | TERMS
+"""Headers that have a meaning in the deliveries stream only, and those that are read apart."""
 
 
 def published_event(
@@ -37,7 +38,7 @@ def published_event(
 ) -> Event:
     """The event in the message at `position`, whose subject ends in `address`: `<tenant>.<type>`."""
     tenant, _, event_type = address.partition(".")
-    given = {name: value for name, value in (headers or {}).items() if name not in _MEANT_FOR_ONE}
+    given = {name: value for name, value in (headers or {}).items() if name not in _NOT_THE_EVENT}
     if not (given.get(EVENT_ID) or given.get(MESSAGE_ID)):
         # Direct sends are in another stream, with positions of its own, but share the dedup window.
         given[EVENT_ID] = event_id(None, f"e{position}", stored_at)
@@ -46,7 +47,13 @@ def published_event(
     about = given.get(EVENT_ABOUT, "")
     is_ours = about != "" and is_alert_type(checked) and about.startswith(f"{tenant}.")
     problem = _tenant_problem(tenant) or event.malformed or messages.type_problem(checked, is_ours=is_ours)
-    return replace(event, type=event_type, malformed=problem, about=about if is_ours else "")
+    terms = terms_of(headers or {}, tenant, stored_at)
+    if problem or terms.problem:
+        return replace(event, type=event_type, malformed=problem or terms.problem)
+    return replace(
+        event, type=event_type, malformed="", about=about if is_ours else "",
+        deliver_at=terms.deliver_at, due=terms.due, only_for=terms.only_for,
+    )  # fmt: skip
 
 
 def event_in(names: Names, message: StoredMessage) -> Event:

@@ -9,6 +9,7 @@ from actors.configuration.filters.sending_rules import SendingRule, SendingRules
 from actors.ids import is_tenant
 from actors.machine.event import Event
 from actors.tenant_settings import SettingsByTenant
+from streams.clock import SystemTime
 from streams.routing.choosing.choice import ReceiverChoice
 from streams.routing.choosing.failures import ChoiceTotals, FailedFilter
 from streams.routing.freshness import Freshness
@@ -60,6 +61,7 @@ class Routing(Struct, frozen=True):
     - `rules`: returns the rules of the tenant's receivers that have one, as of the same moment.
     - `tenant_settings`: weights and rates.
     - `subscribed_tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
+    - `wall`: the time in seconds since the epoch, by which events are due.
     - `letters`: bounds the dead letters of evicted events.
     - `on_filter_failure`: called for each filter that cannot be judged. It must neither block nor raise.
     - `on_routed`: called for each event once its copies are stored; returns what is to be called once that
@@ -75,6 +77,7 @@ class Routing(Struct, frozen=True):
     rules: Callable[[str], Mapping[str, SendingRule]] = SendingRules().by_receiver
     subscribed_tenants: Callable[[], Sequence[str]] = tuple
     partitions: int = 1
+    wall: Callable[[], float] = SystemTime.wall
     routed_by_tenant: EventsByTenant = field(default_factory=EventsByTenant)
     letters: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LETTERS_AT_ONCE))
     on_filter_failure: Callable[[FailedFilter], None] = lambda failed: None

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -11,6 +12,19 @@ from streams.reading.reader import Reader
 
 NO_END = 1 << 63
 """A position beyond all others."""
+
+
+class WaitingEvent(Protocol):
+    """An event in memory. `came_at`: when it arrived or was read."""
+
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def came_at(self) -> float: ...
 
 
 class ReadRequest(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Events whose copies are all stored: what is said of them, and when.
+"""Events in the memory of a router, and those whose copies are all stored: what is said of them, and when.
 
 Something may have to be done once an event is routed and the journal says so, such as exporting a span.
 """
@@ -8,7 +8,11 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from actors.machine.event import Event
 from streams.journal.routing_progress import RoutingProgress
+from streams.nats.protocol import SharedHeaders
+from streams.routing.choosing.choice import ReceiverChoice
+from streams.routing.fanout import copy_headers
 
 UNRECORDED_MAX = 4096
 """Routed events of a partition that are kept until that is recorded, some 500 bytes each."""
@@ -55,3 +59,37 @@ class UnrecordedRoutings:
                 when_recorded()
             else:
                 self._waiting.append(waiting)
+
+
+class EventInMemory:
+    """An event that is not matched yet, or has unconfirmed copies."""
+
+    __slots__ = (
+        "came_at", "choice", "copies", "event", "headers", "position", "size", "tenant", "unconfirmed",
+    )  # fmt: skip
+
+    def __init__(self, tenant: str, event: Event, source: int, came_at: float) -> None:
+        self.tenant = tenant
+        self.event = event
+        self.position = event.position
+        self.came_at = came_at
+        self.choice: ReceiverChoice | None = None
+        headers = copy_headers(event, source)
+        self.headers = headers if event.malformed else SharedHeaders(headers)
+        self.copies = self.unconfirmed = 0
+        self.size = event.size
+
+
+def routed_event(waiting: EventInMemory, source: int) -> RoutedEvent:
+    """The event, now that its copies are stored, which name that source."""
+    event = waiting.event
+    return RoutedEvent(
+        tenant=waiting.tenant,
+        id=event.id,
+        source=source,
+        stored_at=event.stored_at,
+        type="" if event.malformed else event.type,
+        traceparent=event.traceparent,
+        malformed=bool(event.malformed),
+        copies=0 if event.malformed else waiting.copies,
+    )

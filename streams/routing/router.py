@@ -15,32 +15,34 @@ erased after another owner has routed it, and no copy may come then.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import assert_never
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from actors.ids import is_tenant
 from actors.machine.event import Event
 from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
 from streams.journal.routing_progress import RoutingProgress
+from streams.later.entries import Taking
+from streams.later.terms import DUE_PROBLEM
+from streams.later.timed_events import LANE, TOO_LARGE, TimedEvents
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import Answer, Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
-from streams.nats.protocol import SharedHeaders
 from streams.nats.wire import Message
 from streams.reading.reader import Reader, ReadingTerms
 from streams.reading.reply_subject import DeliveryInfo
 from streams.routing.ahead_reader import AheadReader
-from streams.routing.choosing.choice import ReceiverChoice
-from streams.routing.fanout import copy_headers, event_in, published_event
+from streams.routing.fanout import event_in, published_event
 from streams.routing.lanes import Lanes
 from streams.routing.node_routing import Routing
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
 from streams.routing.read_requests import PartitionReads, ReadRequest
-from streams.routing.routed_events import RoutedEvent, UnrecordedRoutings
+from streams.routing.routed_events import EventInMemory, UnrecordedRoutings, routed_event
 from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
@@ -78,25 +80,6 @@ log = logging.getLogger(__name__)
 LEASE_OVER = "the lease of this node has expired"
 
 
-class _EventInMemory:
-    """An event that is not matched yet, or has unconfirmed copies."""
-
-    __slots__ = (
-        "came_at", "choice", "copies", "event", "headers", "position", "size", "tenant", "unconfirmed",
-    )  # fmt: skip
-
-    def __init__(self, tenant: str, event: Event, source: int, came_at: float) -> None:
-        self.tenant = tenant
-        self.event = event
-        self.position = event.position
-        self.came_at = came_at
-        self.choice: ReceiverChoice | None = None
-        headers = copy_headers(event, source)
-        self.headers = headers if event.malformed else SharedHeaders(headers)
-        self.copies = self.unconfirmed = 0
-        self.size = event.size
-
-
 class Router:
     """The router of one partition, under one claim of the shard with the same number.
 
@@ -128,7 +111,7 @@ class Router:
         self._within_lease, self._recorded = terms.may_read, recorded
         self._unrecorded = UnrecordedRoutings()
         settings = routing.tenant_settings
-        self._tenants: Tenants[_EventInMemory] = Tenants(recorded(), TenantRates(settings.limit))
+        self._tenants: Tenants[EventInMemory] = Tenants(recorded(), TenantRates(settings.limit))
         self._matchable = asyncio.Event()
         self._parking_timer: asyncio.TimerHandle | None = None
         self._token_timer: asyncio.TimerHandle | None = None
@@ -140,6 +123,12 @@ class Router:
             js, self._begin_copy, self._confirmed, terms.on_broken, routing.copies, settings.weight
         )
         self._burying: set[asyncio.Task[str]] = set()
+        self._taken: deque[tuple[EventInMemory, Taking]] = deque()
+        self._timed_events = TimedEvents(
+            js, names, partition,
+            wall=routing.wall, may_publish=terms.may_read, tenants=routing.subscribed_tenants,
+            on_broken=terms.on_broken,
+        )  # fmt: skip
         self._matching: asyncio.Task[None] | None = None
         self._reader = Reader(
             js,
@@ -173,6 +162,7 @@ class Router:
         self._parked_reader.start()
         self._eviction_reader.start()
         self._ahead_reader.start()
+        self._timed_events.start()
 
     def ack(self, position: int) -> None:
         """Ack the events up to the position; the journal must hold that they are routed."""
@@ -190,6 +180,7 @@ class Router:
         await self._parked_reader.stop()
         await self._eviction_reader.stop()
         await self._ahead_reader.stop()
+        await self._timed_events.stop()
         await self._lanes.stop()
         burying = list(self._burying)
         for task in burying:
@@ -233,12 +224,12 @@ class Router:
             self._ahead_reader.arrived(info.pending, bool(self._tenants.parked))
             self._on_progress()
 
-    def _in_memory(self, tenant: str, event: Event) -> _EventInMemory:
+    def _in_memory(self, tenant: str, event: Event) -> EventInMemory:
         """The event, which comes into memory now."""
         source = self._known_marks.source(event.position)
-        return _EventInMemory(tenant, event, source, self._routing.freshness.now())
+        return EventInMemory(tenant, event, source, self._routing.freshness.now())
 
-    def _read_event(self, tenant: str, message: StoredMessage) -> _EventInMemory:
+    def _read_event(self, tenant: str, message: StoredMessage) -> EventInMemory:
         return self._in_memory(tenant, event_in(self._names, message))
 
     async def _match(self) -> None:
@@ -248,7 +239,7 @@ class Router:
             await self._matchable.wait()
             self._matchable.clear()
             freshness = self._routing.freshness
-            while (waiting := self._tenants.next_to_match(freshness.now())) is not None:
+            while (waiting := self._next_to_distribute()) is not None:
                 await freshness.cover(waiting.came_at)
                 chosen, steps = await self._choose(waiting)
                 if not chosen:
@@ -270,6 +261,30 @@ class Router:
                 self._parked_reader.wake()
             self._plan_token()
 
+    def _next_to_distribute(self) -> EventInMemory | None:
+        """The next event whose copies can be made; while it is not known whether a due one counts, others."""
+        while True:
+            if self._taken:
+                waiting, taking = self._taken.popleft()
+                self._tenants.release(waiting)
+                if taking is Taking.ROUTED:
+                    return waiting
+                if taking is Taking.FORGED:
+                    waiting.event = replace(waiting.event, malformed=DUE_PROBLEM)
+                    return waiting
+                self._tenants.note_matched(waiting, 0)
+                self._forget(waiting)
+                continue
+            next_one = self._tenants.next_to_match(self._routing.freshness.now())
+            if next_one is None or not next_one.event.due:
+                return next_one
+            self._tenants.hold(next_one)
+            self._timed_events.begin_take(next_one.tenant, next_one.event, partial(self._took, next_one))
+
+    def _took(self, waiting: EventInMemory, taking: Taking) -> None:
+        self._taken.append((waiting, taking))
+        self._matchable.set()
+
     def _plan_token(self) -> None:
         """Match again when the first tenant that is above its rate has a token."""
         if self._token_timer is not None:
@@ -279,29 +294,34 @@ class Router:
             delay_s = token_at - self._routing.freshness.now()
             self._token_timer = asyncio.get_running_loop().call_later(delay_s, self._matchable.set)
 
-    async def _choose(self, waiting: _EventInMemory) -> tuple[bool, int]:
+    async def _choose(self, waiting: EventInMemory) -> tuple[bool, int]:
         """Choose the receivers: True if that is done, False if it goes on in the tenant's next turn.
 
         Also returns the steps that were taken since other work had a turn.
         """
-        if waiting.event.malformed:
+        if waiting.event.malformed or waiting.event.deliver_at or waiting.event.only_for:
             return True, 0
         if waiting.choice is None:
             waiting.choice = self._routing.choice(waiting.tenant, waiting.event)
         done = waiting.choice.is_complete or await waiting.choice.advance()
         return done, waiting.choice.steps_in_a_row
 
-    async def _distribute(self, waiting: _EventInMemory) -> None:
-        totals, routed = self._routing.totals, self._routing.routed_by_tenant
+    async def _distribute(self, waiting: EventInMemory) -> None:
+        event, totals, routed = waiting.event, self._routing.totals, self._routing.routed_by_tenant
+        if event.deliver_at:
+            self._wait_for_its_time(waiting)
+            return
         totals.events += 1
         if waiting.tenant in routed.counts:
             routed.counts[waiting.tenant] += 1
         else:
             routed.add_new(waiting.tenant)
         choice, waiting.choice = waiting.choice, None
-        if choice is None:
+        if event.only_for and not event.malformed:
+            lanes: tuple[str, ...] = (f"{waiting.tenant}.{event.only_for}",)
+        elif choice is None:
             totals.malformed += 1
-            lanes: tuple[str, ...] = (f"{waiting.tenant}.{MALFORMED_RECEIVER}",)
+            lanes = (f"{waiting.tenant}.{MALFORMED_RECEIVER}",)
         else:
             lanes = choice.chosen
             totals.unmatched += choice.is_unmatched
@@ -316,30 +336,29 @@ class Router:
             self._ahead_reader.unmatched(waiting.size)
             self._end_routing(waiting)
 
-    def _end_routing(self, waiting: _EventInMemory) -> None:
-        if self._routing.on_routed is not None:
-            when_recorded = self._routing.on_routed(self._routed(waiting))
+    def _wait_for_its_time(self, waiting: EventInMemory) -> None:
+        waiting.copies = waiting.unconfirmed = 1
+        self._charge(COPY_BYTES)
+        self._tenants.note_matched(waiting, 1)
+        self._lanes.add(f"{waiting.tenant}.{LANE}", waiting)
+
+    def _end_routing(self, waiting: EventInMemory) -> None:
+        if self._routing.on_routed is not None and not waiting.event.deliver_at:
+            when_recorded = self._routing.on_routed(routed_event(waiting, self._source(waiting)))
             if when_recorded is not None:
                 self._unrecorded.add(waiting.tenant, waiting.position, when_recorded)
+        self._forget(waiting)
+
+    def _forget(self, waiting: EventInMemory) -> None:
         if self._tenants.end_event(waiting):
             self._parked_reader.wake()
         self._charge(-waiting.size - waiting.copies * COPY_BYTES)
         self._on_progress()
 
-    def _routed(self, waiting: _EventInMemory) -> RoutedEvent:
-        event = waiting.event
-        return RoutedEvent(
-            tenant=waiting.tenant,
-            id=event.id,
-            source=self._known_marks.source(event.position),
-            stored_at=event.stored_at,
-            type="" if event.malformed else event.type,
-            traceparent=event.traceparent,
-            malformed=bool(event.malformed),
-            copies=0 if event.malformed else waiting.copies,
-        )
+    def _source(self, waiting: EventInMemory) -> int:
+        return self._known_marks.source(waiting.position)
 
-    def _drop(self, events: Sequence[_EventInMemory]) -> None:
+    def _drop(self, events: Sequence[EventInMemory]) -> None:
         """Give the memory of events back that are left to the stream."""
         if events:
             self._charge(-sum(event.size for event in events))
@@ -394,6 +413,7 @@ class Router:
         self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool
     ) -> None:
         events = [(each, self._read_event(request.tenant, each)) for each in found]
+        events = [each for each in events if await self._timed_events.counts(each[1].tenant, each[1].event)]
         await self._burial.bury(
             request.tenant, [(message, waiting.event, waiting.headers) for message, waiting in events]
         )
@@ -420,17 +440,28 @@ class Router:
 
     # ---- copies
 
-    def _begin_copy(self, receiver: str, waiting: _EventInMemory, ended: Callable[[str], None]) -> None:
+    def _begin_copy(self, receiver: str, waiting: EventInMemory, ended: Callable[[str], None]) -> None:
         """Publish a copy; calls `ended` with an empty text when it is confirmed, or why it is not."""
         if not self._within_lease():
             ended(LEASE_OVER)
         elif waiting.event.malformed:
             self._bury(receiver, waiting, ended)
+        elif waiting.event.deliver_at:
+            stored = partial(self._entry_stored, waiting, ended)
+            self._timed_events.begin_store(waiting.tenant, waiting.event, self._source(waiting), stored)
         else:
             put = Put(self._names.publish_to(receiver), waiting.event.body, waiting.headers)
             self._js.begin_publish(put, partial(self._answered, ended))
 
-    def _bury(self, receiver: str, waiting: _EventInMemory, ended: Callable[[str], None]) -> None:
+    def _entry_stored(self, waiting: EventInMemory, ended: Callable[[str], None], why: str) -> None:
+        if why == TOO_LARGE:
+            self._routing.totals.malformed += 1
+            waiting.event = replace(waiting.event, malformed=why, deliver_at=0.0)
+            self._begin_copy(f"{waiting.tenant}.{MALFORMED_RECEIVER}", waiting, ended)
+        else:
+            ended(why)
+
+    def _bury(self, receiver: str, waiting: EventInMemory, ended: Callable[[str], None]) -> None:
         """Store a malformed event as a dead letter."""
         burying = asyncio.ensure_future(bury_malformed(self._js, self._names, receiver, waiting.event))
         self._burying.add(burying)
@@ -452,7 +483,7 @@ class Router:
             case _:
                 assert_never(answer)
 
-    def _confirmed(self, waiting: _EventInMemory) -> None:
+    def _confirmed(self, waiting: EventInMemory) -> None:
         waiting.unconfirmed -= 1
         self._tenants.note_copy_stored(waiting)
         self._matchable.set()

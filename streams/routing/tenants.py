@@ -35,10 +35,10 @@ shard's journal, as of one moment (`RoutingProgress`).
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from streams.journal.routing_progress import RoutingProgress
-from streams.routing.read_requests import NO_END, Evicted, ReadRequest
+from streams.routing.read_requests import NO_END, Evicted, ReadRequest, WaitingEvent
 from streams.routing.tenant_rates import TenantRates
 
 EVENTS_MAX = 256
@@ -55,19 +55,6 @@ PARKED_MAX = 512
 for the floods, and the rates of tenants do not hold."""
 
 
-class WaitingEvent(Protocol):
-    """An event in memory. `came_at`: when it arrived or was read."""
-
-    @property
-    def tenant(self) -> str: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def came_at(self) -> float: ...
-
-
 T = TypeVar("T", bound=WaitingEvent)
 
 
@@ -79,7 +66,7 @@ class TenantInMemory(Generic[T]):
     - `copies`: number of unconfirmed copies.
     - `bytes`: size of the events in memory.
     - `parked`: later events are left in the stream.
-    - `queued_to_match`: it is among those whose next event is matched; it may have none any more.
+    - `queued_to_match`: its next event is matched in its turn, or it is held; it may have none any more.
     - `waits_for_token`: it is above its rate. `waived_to`: its events up to here need no token.
     - `read_singly`: one event at a time is read of it, since memory was short.
     - `may_hold_back`: some of its events may keep `routed` back.
@@ -464,6 +451,13 @@ class Tenants(Generic[T]):
         tenant.unmatched.appendleft(event)
         tenant.waived_to = max(tenant.waived_to, event.position)
         self._queue_to_match(event.tenant, tenant)
+
+    def hold(self, event: T) -> None:
+        """Match no more events of the tenant until `release`: it is not known yet whether this one counts."""
+        self.by_name[event.tenant].queued_to_match = True
+
+    def release(self, event: T) -> None:
+        self.by_name[event.tenant].queued_to_match = False
 
     def note_matched(self, event: T, copies: int) -> None:
         """Note the number of copies of an event, as `next_to_match` returned it."""

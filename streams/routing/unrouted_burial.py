@@ -70,6 +70,8 @@ class UnroutedBurial:
     async def _receivers(self, tenant: str, event: Event) -> Sequence[str]:
         if event.malformed:
             return [f"{tenant}.{MALFORMED_RECEIVER}"]
+        if event.only_for:
+            return [f"{tenant}.{event.only_for}"]
         choice = self._routing.choice(tenant, event)
         while not await choice.advance():  # noqa: ASYNC110 - nothing is waited for.
             await asyncio.sleep(0)

@@ -4,7 +4,7 @@ Settled messages go first, at any position: an old waiting event keeps later mes
 sequence. Then the tenant with the largest backlog loses its oldest events.
 
 The size of a backlog is estimated from a sample: each message stands for those that follow it
-(`streams/storage/sampling.py`). All nodes look at nearly the same messages, so they choose alike without
+(`streams/reading/sampling.py`). All nodes look at nearly the same messages, so they choose alike without
 exchanging anything.
 """
 
@@ -18,8 +18,8 @@ from actors.ids import tenant_of
 from streams.installation.topology import Names
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
+from streams.reading.sampling import StreamPart, sample_stream
 from streams.storage.purge import surplus
-from streams.storage.sampling import StreamPart, sample_stream
 from streams.storage.settled import SettledPositions
 
 SAMPLES_MAX = 64

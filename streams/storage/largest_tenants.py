@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
+from streams.reading.sampling import sample_stream
 from streams.storage.eviction import SAMPLES_MAX
-from streams.storage.sampling import sample_stream
 
 NEAR_SHARE = 0.1
 """Share of the quota above which a tenant is near it: an estimate may be a tenth of the truth."""

@@ -16,8 +16,8 @@ from msgspec import Struct
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
+from streams.reading.sampling import StreamPart, sample_stream, stored_size
 from streams.storage.eviction import SAMPLES_MAX, EvictionOrder, samples_of_parts
-from streams.storage.sampling import StreamPart, sample_stream, stored_size
 from streams.storage.settled import SettledPositions
 from streams.storage.unrouted import RoutedPositions
 

@@ -11,9 +11,9 @@ from streams.journal.claim import read_shard_record
 from streams.journal.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.nats.answers import StreamInfo
 from streams.nats.jetstream import JetStream
+from streams.reading.sampling import sample_stream
 from streams.storage.eviction import SAMPLES_MAX, Sample, SampledStream
 from streams.storage.purge import trusted_end_of
-from streams.storage.sampling import sample_stream
 
 
 class RoutedPositions:

@@ -16,7 +16,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "lost_tails",
         "journal",
         "reading",
-        "alert_events buckets dead_letters",
+        "alert_events buckets dead_letters later",
         "resending routing fleet",
         "control_requests erasing observation producer server storage",
         "journal_feed",
@@ -67,7 +67,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "host",
     ),
     "streams.routing": (
-        "choosing fanout freshness lanes read_requests routed_events tenant_rates",
+        "choosing fanout freshness lanes read_requests tenant_rates",
+        "routed_events",
         "node_routing parked_tenants_reader tenants",
         "ahead_reader unrouted_burial",
         "router",

@@ -6,10 +6,11 @@ It has a source of chance of its own, and half of the seeds do without it.
 import asyncio
 from typing import TYPE_CHECKING
 
+from streams.nats.protocol import rfc3339
 from streams.nats.wire import Wire
 from tests.sim.checks.fanout import MALFORMED, PATTERNS, TYPES
 from tests.sim.workload import REGIONS, uneven
-from tests.sim.world.process import Process
+from tests.sim.world.process import EPOCH_S, Process
 
 if TYPE_CHECKING:
     from tests.sim.run import Run
@@ -29,6 +30,8 @@ class FanoutProducer:
         self._strays = run.world.random("strays")
         self._choices = run.world.random("regions")
         self._chooses = self._choices.random() < 0.5
+        self._timed = run.world.random("timed")
+        self._timed_share = self._timed.choice((0.0, 0.0, 0.1, 0.3))
         if run.plan.flood:
             self._events_max, self._bursts = max(self._events_max, 100), 0.1
         self._full_every_s = chance.choice((0.0, 0.0, 1.0, 5.0))
@@ -73,6 +76,12 @@ class FanoutProducer:
         event_type = chance.choice(MALFORMED if chance.random() < self._malformed else TYPES)
         tenant = uneven(self._strays, self.run.plan.flood, self._tenants, chance.choice(self._tenants))
         subject = self.run.names.publish_event(tenant, event_type)
+        if (
+            self._timed.random() < self._timed_share
+            and event_type in TYPES
+            and "Angarium-Again" not in headers
+        ):
+            headers["Angarium-Deliver-At"] = rfc3339(EPOCH_S + self.run.world.now + 10 * self._timed.random())
         if self._strays.random() < self.run.plan.strays:
             subject = self._stray(tenant)
         if self._chooses and (region := self._choices.choice(REGIONS)):

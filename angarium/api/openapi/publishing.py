@@ -1,4 +1,4 @@
-"""Publishing one event or a batch: what the operations take and answer, and their description."""
+"""Publishing, and events that wait: what the operations take and answer, and their description."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,9 @@ from msgspec import Raw, Struct
 from angarium.api.openapi.shared_texts import body, header_parameter, problems, result
 from angarium.api.problems import HIDDEN, TITLES, TYPES, Fault
 from angarium.operations.events.accept import Accepted
-from streams.nats.wire_names import EVENT_ID, EVENT_REGION
+from angarium.operations.events.cancel_later import CancelledEvents
+from angarium.operations.events.list_later import LaterEvent
+from streams.nats.wire_names import DELIVER_AT, EVENT_ID, EVENT_REGION
 
 ITEMS_MAX = 1000
 
@@ -17,7 +19,7 @@ ITEMS_MAX = 1000
 class BatchItem(Struct, frozen=True, forbid_unknown_fields=True):
     """An event of a batch, for all receivers that subscribe to its type or for one receiver.
 
-    `data` is passed on byte for byte.
+    `data` is passed on byte for byte. `deliver_at` is a time as in RFC 3339, at most 30 days ahead.
     """
 
     data: Raw
@@ -25,6 +27,7 @@ class BatchItem(Struct, frozen=True, forbid_unknown_fields=True):
     id: str = ""
     receiver: str = ""
     region: str = ""
+    deliver_at: str = ""
 
 
 class ItemAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,6 +53,13 @@ class BatchAnswer(Struct, frozen=True, kw_only=True):
     results: list[ItemAnswer]
 
 
+class LaterEvents(Struct, frozen=True, kw_only=True):
+    """A page of waiting events, the next first."""
+
+    events: list[LaterEvent]
+    next_cursor: str | None
+
+
 _ID = "0b7d2a6e-6f3c-4a53-9a6e-2f1c3c1c9a11"
 _EVENT = {"order": 7}
 _BODY = body(
@@ -59,6 +69,8 @@ _HEADERS = [
     header_parameter("Idempotency-Key", "A repeat with the same key within 2 minutes is dropped.", _ID),
     header_parameter(EVENT_ID, "The event's id; without it, one made from the key, or new.", _ID),
     header_parameter(EVENT_REGION, "The region that the data belongs to; only its receivers get it.", "eu"),
+    header_parameter(DELIVER_AT, "The event waits until then; at most 30 days ahead.",
+                     "2026-12-24T18:00:00Z"),
     header_parameter("traceparent", "W3C Trace Context; passed on to the receiver.",
                      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
     header_parameter("tracestate", "W3C Trace Context.", "vendor=value"),
@@ -130,5 +142,32 @@ PUBLISH_BATCH: dict[str, Any] = {
             {"accepted": 1, "refused": 1, "results": [_STORED_ITEM, _REFUSED_ITEM]},
         ),
         **problems(400, 408, 413, 415, 422, 429),
+    },
+}
+_WAITING = {
+    "id": _ID, "tenant": "acme", "type": "order.created",
+    "deliver_at": "2026-12-24T18:00:00.000Z", "published_at": "2026-12-01T09:30:00.123Z", "receiver": None,
+    "bytes": 11,
+}  # fmt: skip
+LIST_LATER: dict[str, Any] = {
+    "summary": "List the events that wait for their time",
+    "tags": ["publish"],
+    "responses": {
+        200: result(
+            LaterEvents, "Waiting events, the next first", {"events": [_WAITING], "next_cursor": None}
+        ),
+        **problems(),
+    },
+}
+CANCEL_LATER: dict[str, Any] = {
+    "summary": "Cancel an event that waits for its time",
+    "tags": ["publish"],
+    "responses": {
+        200: result(
+            CancelledEvents,
+            "The event is never delivered",
+            {"cancelled": [_WAITING], "before": 0, "too_late": 0},
+        ),
+        **problems(409),
     },
 }

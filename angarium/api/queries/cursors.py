@@ -6,6 +6,7 @@ from litestar.params import QueryParameter
 
 from angarium.operations.jobs.listing import JobPageStart
 from angarium.operations.ledger_queries.page_start import PageStart
+from streams.later.listing import ListStart
 
 PAGE_MAX = 200
 
@@ -33,6 +34,13 @@ JobCursor = Annotated[
     ),
 ]
 
+LaterCursor = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=r"^[0-9]{1,12}-[0-9]{1,19}$", description="The `next_cursor` of the previous page."
+    ),
+]
+
 
 def after_name(cursor: str) -> str:
     """The name after which a page begins; empty for the first page."""
@@ -55,6 +63,19 @@ def job_page_start_of(cursor: str | None) -> JobPageStart | None:
 def cursor_of_job(place: JobPageStart | None) -> str | None:
     """The cursor that names a place in the list of jobs."""
     return None if place is None else f"{place.began_us}-{place.id}"
+
+
+def list_start_of(cursor: str | None) -> ListStart | None:
+    """The place that a cursor names in the list of waiting events."""
+    if cursor is None:
+        return None
+    second, _, source = cursor.partition("-")
+    return ListStart(int(second), int(source))
+
+
+def cursor_of_waiting(place: ListStart | None) -> str | None:
+    """The cursor that names a place in the list of waiting events."""
+    return None if place is None else f"{place.second}-{place.source}"
 
 
 def start_of(cursor: str | None) -> PageStart | None:

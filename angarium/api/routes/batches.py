@@ -1,6 +1,7 @@
 """Batches: up to a thousand events in one request, published in their order, answered one by one."""
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,8 +21,9 @@ from angarium.api.requests.bodies import check_json, json_pointer, read_body
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
 from angarium.operations.events.accept import Accepted, accept_all, check_unsent
-from angarium.operations.events.message import NewEvent
+from angarium.operations.events.message import NewEvent, delivery_time
 from angarium.operations.failures import OperationError, not_done
+from streams.later.terms import parsed_time
 from streams.reading.messages import TYPE_DEFAULT, type_problem
 
 BODY_MAX = 8 << 20
@@ -145,6 +147,8 @@ def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | ProblemRaised:
         return invalid(Fault(pointer=f"/{number}/id", detail=ID_TEXT))
     if item.region and not is_region(item.region):
         return invalid(Fault(pointer=f"/{number}/region", detail=REGION_TEXT))
+    if item.deliver_at and isinstance(found := delivery_time(item.deliver_at, time.time()), str):
+        return invalid(Fault(pointer=f"/{number}/deliver_at", detail=found))
     if len(memoryview(item.data)) > max_body:
         detail = f"an event may have at most {max_body} bytes; send less, or a link to it"
         return ProblemRaised(413, "too-large", detail)
@@ -190,6 +194,7 @@ def _event(tenant: str, item: BatchItem) -> NewEvent:
     return NewEvent(
         tenant=tenant, name=item.receiver, type=event_type, body=bytes(item.data), id=item.id,
         region=item.region,
+        deliver_at=(parsed_time(item.deliver_at) or 0.0) if item.deliver_at else 0.0,
     )  # fmt: skip
 
 

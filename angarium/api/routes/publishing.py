@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from typing import Annotated, Any
 
 import msgspec
@@ -24,7 +25,7 @@ from angarium.api.problems import Fault, ProblemRaised, hidden, invalid, not_fou
 from angarium.api.requests.bodies import read_body
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.operations.events.accept import Accepted, accept, check_unsent
-from angarium.operations.events.message import NewEvent
+from angarium.operations.events.message import NewEvent, delivery_time
 from streams.reading.messages import CONTENT_TYPE_DEFAULT, TYPE_DEFAULT, is_content_type, trace, type_problem
 
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
@@ -130,6 +131,7 @@ async def publish(
     region = header(headers, b"angarium-region")
     if region and not is_region(region):
         raise invalid(Fault(header="angarium-region", detail=REGION_TEXT))
+    deliver_at = _deliver_at(headers)
     if destination.name:
         await must_exist(api, destination.tenant, destination.name)
     check_unsent(api.access)
@@ -137,7 +139,7 @@ async def publish(
         body = await read_body(receive, headers, api.limits, admitted, api.access.settings.max_body)
         event = NewEvent(
             tenant=destination.tenant, name=destination.name, type=destination.type, body=body,
-            id=given_id, key=key,
+            id=given_id, key=key, deliver_at=deliver_at,
             content_type=content_type, traceparent=traceparent, tracestate=tracestate, region=region,
         )  # fmt: skip
         accepted = result_of(await accept(api.access, event))
@@ -187,6 +189,16 @@ def _ids(headers: Headers) -> tuple[str, str]:
         raise invalid(Fault(header="angarium-id", detail=ID_TEXT))
     key = idempotency_key(headers)
     return given_id or (event_id(key, "", 0.0) if key else ""), key
+
+
+def _deliver_at(headers: Headers) -> float:
+    """The time for which the event waits, 0 if none is given. Raises `ProblemRaised`."""
+    if not (text := header(headers, b"angarium-deliver-at")):
+        return 0.0
+    found = delivery_time(text, time.time())
+    if isinstance(found, str):
+        raise invalid(Fault(header="angarium-deliver-at", detail=found))
+    return found
 
 
 def idempotency_key(headers: Headers) -> str:

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,6 +30,7 @@ _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 @click.option("--file", "file", type=click.File("rb"), help="Read the body from a file; - is stdin.")
 @click.option("--lines", is_flag=True, help="Publish each line of the input as one event.")
 @click.option("--id", "event_id", help="Id of the event (default: a new UUID); repeats are dropped.")
+@click.option("--at", help="Deliver it then: 2026-12-24T18:00:00Z, or 2h from now; at most 30 days ahead.")
 @click.option("--content-type", default="application/json", show_default=True, help="Type of the body.")
 @click.option("--region", help="Region that the data belongs to; only receivers of that region get it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")
@@ -41,6 +43,7 @@ def publish(
     file: BinaryIO | None,
     lines: bool,
     event_id: str | None,
+    at: str | None,
     content_type: str,
     region: str | None,
     as_json: bool,
@@ -52,6 +55,8 @@ def publish(
 
     The body is the argument, or comes from --data, --file or stdin (-). With --lines the events are published
     one after the other. The command stops at the first one that is refused, so that none overtakes it.
+
+    With --at the event waits until then: see angarium later.
     """
     from actors.configuration.problems import REGION_TEXT, is_region
     from angarium.operations.events.message import NewEvent
@@ -66,6 +71,7 @@ def publish(
     template = NewEvent(
         tenant=tenant, name=name, type=event_type, id=event_id or "", content_type=content_type,
         region=region or "",
+        deliver_at=0.0 if at is None else _time(at, time.time()),
     )  # fmt: skip
     if body == "-" and file is None:
         body, file = None, sys.stdin.buffer
@@ -131,6 +137,21 @@ def _check(target: str, event_type: str, event_id: str | None, lines: bool) -> N
         raise click.UsageError("--id: 1 to 128 of A-Z a-z 0-9 _ - :")
     if event_id is not None and lines:
         raise click.UsageError("--id is for one event; with --lines each event gets a new id")
+
+
+def _time(text: str, now: float) -> float:
+    """The time of --at. Raises click.UsageError."""
+    from actors.times_as_text import instant_text
+    from angarium import quantities
+    from angarium.operations.events.message import delivery_time
+
+    try:
+        found = delivery_time(instant_text(now + quantities.age(text)), now)
+    except quantities.BadQuantity:
+        found = delivery_time(text, now)
+    if isinstance(found, str):
+        raise click.UsageError(f"--at: {found}")
+    return found
 
 
 def _bodies(texts: list[str], file: BinaryIO | None, lines: bool) -> Iterator[bytes]:

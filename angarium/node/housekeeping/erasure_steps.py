@@ -1,7 +1,8 @@
 """The steps of one erasure: each deletes what it finds of an event in one stream, or says what it waits for.
 
-The order matters. The published message goes first, once it is routed: until then, a router may have it in
-memory. Then each owner ends the deliveries of its receivers, records that, and drops their messages
+The order matters. First goes the event where it waits for its time: from then on, a due event of it is
+dropped. Then goes the published message, once it is routed: until then, a router may have it in memory. Each
+owner then ends the deliveries of its receivers, records that, and drops their messages
 (`actors.runtime.operator_actions.end_deliveries`). Dead letters follow: an owner may still have stored one.
 Last go those flushes of the journal that hold answers of receivers, which may repeat the body; no recovery
 ever reads before a checkpoint, so none misses them (`docs/decisions/erasing-events.md`).
@@ -26,6 +27,8 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import read_shard_record
 from streams.journal_feed.redacted_flushes import store_redacted
+from streams.later.entries import erase, events_age_s
+from streams.later.listing import entries_of_event
 from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
@@ -95,7 +98,8 @@ class ErasureSteps:
     async def erase_copies(self, progress: ErasureProgress) -> str:
         """Erase the messages that hold the event as it was published."""
         return (
-            await self._erase_events(progress)
+            await self._erase_entries(progress)
+            or await self._erase_events(progress)
             or await self._end_deliveries(progress)
             or await self._erase_dead_letters(progress)
         )
@@ -112,6 +116,17 @@ class ErasureSteps:
             await self._erase_dead_letters(progress, source_max)
             or await self.erase_answers(progress, source_max)
         )  # fmt: skip
+
+    async def _erase_entries(self, progress: ErasureProgress) -> str:
+        """Erase the event where it waits for its time; a due event of it is dropped from then on."""
+        js, names, erasure = self._js, self._names, progress.erasure
+        while found := await entries_of_event(js, names, erasure.tenant, erasure.event):
+            age_s = await events_age_s(js, names)
+            for entry in found:
+                progress.found += 1
+                if await erase(js, names, entry, age_s):
+                    progress.count(events=1, waiting=1)
+        return ""
 
     async def _erase_events(self, progress: ErasureProgress) -> str:
         tenant, event = progress.erasure.tenant, progress.erasure.event

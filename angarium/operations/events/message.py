@@ -4,14 +4,18 @@ import os
 
 from msgspec import Struct
 
+from actors.times_as_text import instant_text
 from streams.installation.topology import Names
+from streams.later.terms import AHEAD_MAX_S, TIME_TEXT, parsed_time
 from streams.nats.answers import Put
 from streams.nats.wire_names import (
     CONTENT_TYPE,
+    DELIVER_AT,
     EVENT_ID,
     EVENT_REGION,
     EVENT_TYPE,
     MESSAGE_ID,
+    ONLY_FOR,
     TRACEPARENT,
     TRACESTATE,
 )
@@ -23,6 +27,7 @@ class NewEvent(Struct, frozen=True, kw_only=True):
 
     - `name`: the receiver's name; empty if the event goes to all that subscribe.
     - `id`: if it is empty, a new one is made.
+    - `deliver_at`: the time for which it waits, in seconds since the epoch; 0 if it does not.
     - `key`: by which a repeated publish is recognised; if it is empty, the id is used.
     """
 
@@ -32,6 +37,7 @@ class NewEvent(Struct, frozen=True, kw_only=True):
     name: str = ""
     id: str = ""
     key: str = ""
+    deliver_at: float = 0.0
     content_type: str = CONTENT_TYPE_DEFAULT
     traceparent: str = ""
     tracestate: str = ""
@@ -59,7 +65,13 @@ def message_of(names: Names, event: NewEvent) -> EventMessage:
     event_id = event.id or _new_id()
     headers = {EVENT_ID: event_id}
     target = event.target
-    if event.name:
+    if event.deliver_at:
+        # It gets its number when it is due, so it must not be among the receiver's deliveries before.
+        subject, stream = names.publish_event(event.tenant, event.type), names.events
+        headers[DELIVER_AT] = instant_text(event.deliver_at)
+        if event.name:
+            headers[ONLY_FOR] = event.name
+    elif event.name:
         subject, stream = names.publish_to(target), names.deliveries
         headers[EVENT_TYPE] = event.type
     else:
@@ -74,6 +86,16 @@ def message_of(names: Names, event: NewEvent) -> EventMessage:
     if event.region:
         headers[EVENT_REGION] = event.region
     return EventMessage(event_id, stream, Put(subject, event.body, headers))
+
+
+def delivery_time(text: str, now: float) -> float | str:
+    """The time for which an event waits, or what is wrong with the text."""
+    at = parsed_time(text)
+    if at is None:
+        return f"must be {TIME_TEXT}"
+    if at > now + AHEAD_MAX_S:
+        return "at most 30 days ahead"
+    return at
 
 
 def _new_id() -> str:

@@ -31,6 +31,8 @@ from angarium.operations.routing_delays import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.erasing.erasures import Erasures
+from streams.later.entries import Cancelled, Entry, Taken
+from streams.later.listing import traces_of_event
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.observation.receiver_snapshots import receiver_snapshots
@@ -297,6 +299,14 @@ async def _why_none(
         seen += page.seen
         if seen >= SEARCHED_MAX:
             break
+    for trace in await traces_of_event(js, names, among, event):
+        match trace:
+            case Entry(deliver_at=at):
+                return _Whereabouts(f"it waits for its time, {at}")
+            case Cancelled():
+                return _Whereabouts("it was cancelled before its time")
+            case Taken():
+                continue
     if unread:
         which = " or ".join(unread)
         notes.append(

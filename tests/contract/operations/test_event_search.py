@@ -1,5 +1,6 @@
 """An event that no ledger has: its place in the queue and what it waits for, or why no receiver gets it."""
 
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -7,12 +8,14 @@ from msgspec.structs import replace
 
 from actors.configuration.policy import Rate
 from actors.tenant_settings import TenantSettings
+from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.cli.ledger_queries.event import erased_text, place_text
 from angarium.node.app import open_node
 from angarium.operations.control_requests.held_receivers import HeldReceiver, held_receivers
 from angarium.operations.control_requests.inspection import inspect_with_unrouted
 from angarium.operations.events import search as event_search
+from angarium.operations.events.cancel_later import CancelledEvents, cancel_later
 from angarium.operations.events.search import (
     ErasedEvent,
     EventSearch,
@@ -123,6 +126,21 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
     assert await why("never") == "it is not among the newest 1 messages of the streams"
     monkeypatch.setattr(event_search, "RECEIVERS_MAX", 0)
     assert (await search(access, "late")).notes == ["2 receivers are too many to search their waiting events"]
+
+
+async def test_an_event_that_waits_for_its_time_is_found(access: Access) -> None:
+    at = instant_text(time.time() + 3600)
+    subject = access.names.publish_event("acme", "order")
+    await access.js.publish(subject, b"{}", {"Angarium-Id": "later", "Angarium-Deliver-At": at})
+
+    async def waits() -> bool:
+        return (await search(access, "later")).why_none == f"it waits for its time, {at}"
+
+    await until_true(waits)
+    assert (await search(access, "later", tenant=None)).why_none == f"it waits for its time, {at}"
+    done = await cancel_later(access, "acme", "later")
+    assert isinstance(done, CancelledEvents)
+    assert (await search(access, "later")).why_none == "it was cancelled before its time"
 
 
 async def test_a_malformed_event_is_a_dead_letter_found_by_its_id_unless_that_was_not_read(

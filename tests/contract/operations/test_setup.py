@@ -43,6 +43,7 @@ async def test_everything_is_made_once(js: JetStream, installation: Installation
         f"stream KV_{prefix}_actors of $KV.{prefix}_actors.>",
         f"stream KV_{prefix}_nodes of $KV.{prefix}_nodes.>",
         f"stream KV_{prefix}_tokens of $KV.{prefix}_tokens.>",
+        f"stream {upper}_LATER of {prefix}.later.*.*.*.*.*.*.*.*",
     ]
     created = [(await info(js, name)).created for name in names.streams]
     assert await setup(js, installation) == []

@@ -15,7 +15,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.protocol import BLOCK_BYTES_MAX, LINES_MAX
 from streams.reading.backlog import Backlog
 from streams.reading.messages import HEADERS_UNREAD, stored_event
-from streams.storage.sampling import RECORD_BYTES, stored_size
+from streams.reading.sampling import RECORD_BYTES, stored_size
 from tests.contract.support.inboxes import RECEIVER, SHARD, Owner
 from tests.support.installation import install
 

@@ -81,7 +81,7 @@ async def test_the_progress_of_the_old_routers_is_recorded(
         "how far events are routed, in the journals of 1 shards",
         f"deleted {SHARDS} consumers of {names.deliveries}, which are no longer used",
         f"deleted {SHARDS} consumers of {names.events}, which are no longer used",
-        "upgraded 8 streams from version 1 to 2",
+        "upgraded 9 streams from version 1 to 2",
     ]
     past = await read_shard_record(js, names, 1)
     assert past.predecessor is not None
@@ -151,7 +151,7 @@ async def test_an_upgrade_that_was_interrupted_is_finished(
         cut_off.setattr(js, "stream_update", refuse)
         with pytest.raises(SetupError, match="cut off"):
             await upgrade(js, installation)
-    assert await upgrade(js, installation) == ["upgraded 8 streams from version 1 to 2"]
+    assert await upgrade(js, installation) == ["upgraded 9 streams from version 1 to 2"]
     assert (await read_shard_record(js, names, 1)).routing == RoutingProgress(routed=position)
 
 

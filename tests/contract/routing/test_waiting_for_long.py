@@ -10,6 +10,7 @@ from streams.installation.topology import Names
 from streams.journal.routing_progress import RoutingProgress
 from streams.nats.jetstream import JetStream
 from streams.routing import router, tenants
+from streams.routing.read_requests import WaitingEvent
 from streams.routing.tenants import Tenants
 from tests.contract.support.faults import after
 from tests.contract.support.routers import PARTITION, OpenOwner, Owner, announce, subscribe
@@ -42,7 +43,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tenants that the router has tried to park, as it goes on."""
     park, tried = Tenants.park, list[str]()
 
-    def noted(of: Tenants[tenants.WaitingEvent], name: str, *, may_park: bool) -> bool:
+    def noted(of: Tenants[WaitingEvent], name: str, *, may_park: bool) -> bool:
         tried.append(name)
         return park(of, name, may_park=may_park)
 

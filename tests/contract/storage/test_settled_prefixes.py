@@ -8,10 +8,10 @@ from streams.journal.checkpoint import Checkpoint
 from streams.journal.snapshots import Snapshots
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
+from streams.reading.sampling import StreamPart
 from streams.storage import quotas
 from streams.storage.eviction import Sample
 from streams.storage.quotas import SettledPrefixes, beyond_quota
-from streams.storage.sampling import StreamPart
 from streams.storage.settled import SettledPositions
 from tests.contract.support.shards import RECEIVER, own
 from tests.support.installation import install, publish

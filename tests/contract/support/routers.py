@@ -1,6 +1,7 @@
 """An owner of one events partition with its router, and the copies as actors would read them."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -68,6 +69,7 @@ class Owner:
         follows: bool = True,
         within_lease: bool = True,
         tenant_settings: SettingsByTenant = NO_SETTINGS,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.record = record or Record()
         self.js = js
@@ -88,7 +90,7 @@ class Owner:
             match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, tenant_settings,
             rules=sending_rules_of(self.configurations).by_receiver,
             subscribed_tenants=lambda: subscriptions.tenants, partitions=SHARDS,
-            routed_by_tenant=self.routed_by_tenant, on_routed=self._on_routed,
+            routed_by_tenant=self.routed_by_tenant, on_routed=self._on_routed, wall=wall,
         )  # fmt: skip
         self.router = self._new_router()
 

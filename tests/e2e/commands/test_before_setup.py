@@ -18,6 +18,7 @@ TYPED = [
     "apply --file receivers.json", "top --once", "tail --count 1", f"inspect {NAME}",
     f"publish {NAME} --data {{}}", "publish acme --data {}", "dead list", "dead show 1", "dead redrive 1",
     "dead drop 1 --yes", f"replay {NAME} --since 1h", "erase --event o-1 --yes", "job list", "doctor",
+    "later list", "later cancel acme order-7",
     "fleet", "fleet drain n1", "fleet resume n1",
     "repair --accept-loss all", "token list", "token create acme --scope read", "token revoke x", "node",
     "api", "ledger",
@@ -26,7 +27,7 @@ ON_LEDGERS = ("attempts", "audit", "event", "history", "minutes")
 """Commands that ask a ledger first."""
 WITH_THEIR_OWN = ("bench", "demo", "dev", "listen", "setup")
 """Commands that make their own installation, or need none."""
-MISSING = "(8 streams are missing, ANGARIUM_EVENTS among them): run angarium setup"
+MISSING = "(9 streams are missing, ANGARIUM_EVENTS among them): run angarium setup"
 
 
 @pytest.fixture

@@ -38,7 +38,8 @@ def test_setup_again_changes_nothing(terminal: Terminal) -> None:
     told = terminal.json("setup")
     assert told["made"] == []
     assert {each["stream"]: each["max_bytes"] >> 30 for each in told["rooms"]} == {
-        "ANGARIUM_EVENTS": 4, "ANGARIUM_DELIVERIES": 4, "ANGARIUM_JOURNAL": 2, "ANGARIUM_DEAD": 1
+        "ANGARIUM_EVENTS": 4, "ANGARIUM_DELIVERIES": 4, "ANGARIUM_JOURNAL": 2, "ANGARIUM_DEAD": 1,
+        "ANGARIUM_LATER": 1,
     }  # fmt: skip
 
 
@@ -356,7 +357,7 @@ def test_doctor_says_what_is_missing(terminal: Terminal) -> None:
     assert done.returncode == 1
     assert [each["subject"] for each in findings if each["ok"]] == ["packages", "nats"]
     missing = [each["text"] for each in findings if not each["ok"]]
-    assert missing == ["nothing is set up here (8 streams are missing, NOWHERE_EVENTS among them)"]
+    assert missing == ["nothing is set up here (9 streams are missing, NOWHERE_EVENTS among them)"]
 
 
 async def test_doctor_misses_nodes_and_names_bad_configurations(terminal: Terminal, js: JetStream) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from angarium.api.admission import unfinished_erasures
-from angarium.api.routes import erasures
+from angarium.api.routes import stored_events
 from streams.erasing.erasures import Erasures, finished
 from tests.edge.api.conftest import Api, problem
 
@@ -43,7 +43,7 @@ async def test_only_who_may_manage_may_erase(api: Api) -> None:
 
 
 async def test_a_tenant_has_a_rate_of_its_own(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erasures, "REQUESTS_PER_S", 0.001)
+    monkeypatch.setattr(stored_events, "REQUESTS_PER_S", 0.001)
     async with (
         await api.client("acme", ["manage"]) as flooding,
         await api.client("other", ["manage"]) as other,

@@ -5,7 +5,7 @@ A real node runs under these permissions, so that they are enough, and answers, 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ from nats.errors import NoRespondersError
 from angarium.access import Access, open_jetstream
 from angarium.operations.events.search import NEVER_PUBLISHED, EventSearch, search_event
 from angarium.settings import Settings
+from tests.edge.roles.conftest import stop
 from tests.support.fleet.sink import Reply, Sink
 from tests.support.plain_http import plain_client
-from tests.support.processes.commands import PATIENCE_S, Running, Terminal, line_with
+from tests.support.processes.commands import PATIENCE_S, Terminal, line_with
 from tests.support.processes.nats_cli import NatsCli, needs_nats_cli
-from tests.support.processes.nodes import ERASURES, SNAPSHOTS, shortened
-from tests.support.processes.roles import Server, User, serving
+from tests.support.processes.roles import Server, User
 from tests.support.waiting import COMMAND_LOOK_S, until_true
 
 README = (Path(__file__).parents[3] / "deploy/README.md").read_text()
@@ -37,6 +37,7 @@ FORGED = {
     "angarium.events.acme.forged": ("ANGARIUM_EVENTS", "angarium.events.*.acme.forged"),
     "angarium.deliver.acme.forged": ("ANGARIUM_DELIVERIES", "angarium.deliver.*.acme.forged"),
     "angarium.journal.99": ("ANGARIUM_JOURNAL", "angarium.journal.99"),
+    "angarium.later.0.1.1.1.1.acme.x.1": ("ANGARIUM_LATER", "angarium.later.*.*.*.*.*.acme.x.1"),
     "angarium.dead.acme.forged": ("ANGARIUM_DEAD", "angarium.dead.acme.forged"),
     "$KV.angarium_receivers.acme.forged": ("KV_angarium_receivers", "$KV.angarium_receivers.acme.forged"),
     "$KV.angarium_actors.0.acme.forged": ("KV_angarium_actors", "$KV.angarium_actors.0.acme.forged"),
@@ -52,38 +53,12 @@ HIDDEN = (
     "$JS.API.STREAM.MSG.GET.ANGARIUM_EVENTS", "$JS.API.STREAM.MSG.GET.ANGARIUM_DEAD",
     "$JS.API.DIRECT.GET.KV_angarium_receivers", "$JS.API.DIRECT.GET.ANGARIUM_DELIVERIES",
     "$JS.API.DIRECT.GET.ANGARIUM_DEAD", "$JS.API.DIRECT.GET.KV_angarium_tokens",
-    "$JS.API.STREAM.MSG.GET.KV_angarium_tokens",
+    "$JS.API.STREAM.MSG.GET.KV_angarium_tokens", "$JS.API.STREAM.MSG.GET.ANGARIUM_LATER",
     "$JS.API.CONSUMER.CREATE.KV_angarium_receivers.spy", "$JS.API.STREAM.SNAPSHOT.KV_angarium_receivers",
 )  # fmt: skip
 """Ways to what only operators and nodes may read."""
 VERBS = ("inspect", "ping", "pause", "resume", "skip", "forget", "erase")
 NODE_REQUESTS = ("angarium.ctl.drain._nodes.one", "angarium.ctl.resume._nodes.one")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With an installation, a node and a receiver, all under these permissions."""
-    directory = tmp_path_factory.mktemp("roles")
-    with serving(directory) as server:
-        operator = Terminal(directory, server.url("operator"))
-        operator.done("setup")
-        operator.done("publish", "acme.nobody", "{}")
-        with shortened(ERASURES, SNAPSHOTS):
-            terminal = Terminal(directory, server.url("node"))
-        with terminal.start(
-            "node", "--allow-http", "--allow-network", "127.0.0.0/8", "--log-level", "info"
-        ) as node:
-            line_with(node.stderr, "node.ready")
-            yield server
-            stop(node)
-
-
-def stop(node: Running) -> None:
-    """Stops the server; its log has everything that it refused."""
-    node.terminate()
-    _, log = node.communicate(timeout=PATIENCE_S)
-    assert node.returncode == 0
-    assert "permissions violation" not in log
 
 
 @pytest.fixture
@@ -205,6 +180,7 @@ def test_doctor_names_the_checks_that_an_inspector_may_not_make(server: Server, 
         ("receiver get", RECEIVER, "STREAM.MSG.GET.KV_angarium_receivers"),
         ("top", "--once", "DIRECT.GET.KV_angarium_receivers"),
         ("dead list", "", "STREAM.MSG.GET.ANGARIUM_DEAD"),
+        ("later list", "", "STREAM.MSG.GET.ANGARIUM_LATER"),
         ("replay", f"{RECEIVER} --since 1h --dry-run", "STREAM.MSG.GET.KV_angarium_receivers"),
         ("tail", "", "STREAM.MSG.GET.ANGARIUM_JOURNAL"),
         ("token list", "", "DIRECT.GET.KV_angarium_tokens"),
@@ -317,7 +293,7 @@ async def test_a_node_changes_no_stream_and_hears_no_event(server: Server) -> No
         for subject in (
             "$JS.API.STREAM.DELETE.ANGARIUM_DELIVERIES", "$JS.API.STREAM.CREATE.OTHER",
             "$JS.API.STREAM.UPDATE.ANGARIUM_DELIVERIES", "$JS.API.STREAM.PURGE.ANGARIUM_DEAD",
-            "$JS.API.STREAM.MSG.DELETE.KV_angarium_receivers", "angarium.events.acme.order", "any",
+            "$JS.API.STREAM.MSG.DELETE.KV_angarium_receivers", "any",
             f"angarium.ctl.inspect.{RECEIVER}", *NODE_REQUESTS,
         ):  # fmt: skip
             assert await node.is_refused(subject), subject
@@ -361,6 +337,7 @@ async def test_the_api_publishes_and_steers_and_owns_nothing(server: Server, tmp
                 ("GET", f"{tenant}/events/order-17/erasure", 200),
                 ("POST", f"{tenant}/events/order.created", 202), ("POST", f"{kept}/events", 202),
                 ("POST", f"{tenant}/receivers/nobody/events", 404),
+                ("GET", f"{tenant}/later", 200), ("DELETE", f"{tenant}/later/order-17", 404),
                 ("GET", f"{tenant}/dead-letters", 200), ("GET", f"{tenant}/dead-letters/999999", 404),
                 ("DELETE", kept, 200), ("GET", "/v1/nodes", 200), ("PUT", f"{tenant}/receivers/nobody", 201),
                 ("GET", "/v1/shards", 200), ("GET", "/v1/tokens", 200), ("GET", "/v1/alerts", 200),

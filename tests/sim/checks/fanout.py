@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from streams.installation.topology import Names
 from tests.sim.choosing.checks import NOTHING, Wish, wish_of
+from tests.sim.later.checks import TimedEvents
 from tests.sim.server.streams.store import Stored
 from tests.sim.world.world import World
 
@@ -59,6 +60,7 @@ class Fanout:
         self._letters: set[tuple[str, bytes]] = set()
         self.given_up: dict[str, set[int]] = {}
         self.purges_by_subject = 0
+        self.timed = TimedEvents(world, names, self._certainly_wanting)
 
     # ---- what the server stores
 
@@ -66,13 +68,22 @@ class Fanout:
         """Hear of it, and judge it."""
         names = self.names
         if stream == names.events:
-            self._publish(message)
+            if not self.timed.published(message):
+                self._publish(message)
+        elif stream == names.later:
+            self.timed.entry(message)
+        elif stream == names.deliveries and message.data in self.timed.by_body:
+            self.timed.copied(message.subject.split(".", 3)[3], message)
         elif stream == names.receivers:
             self._configure(message)
         elif stream == names.deliveries and message.data in self._by_body and not self._is_resent(message):
             self._copy(message.subject.split(".", 3)[3], message)
         elif stream == names.dead_letters:
-            self._letter(message.subject.split(".", 2)[2], message)
+            receiver = message.subject.split(".", 2)[2]
+            if message.data in self.timed.by_body:
+                self.timed.buried(receiver, message)
+            else:
+                self._letter(receiver, message)
 
     def _is_resent(self, message: Stored) -> bool:
         """True for a copy that a job sends, not the router: its mark is not that of the event."""
@@ -135,6 +146,7 @@ class Fanout:
 
     def routed(self, partition: int, up_to: int, parked: Mapping[str, int]) -> None:
         """Checks, when the journal says so, that all receivers of these events have been given them."""
+        self.timed.routed(partition, up_to, parked)
         for position in [each for each in self._unrouted if each <= up_to]:
             event = self.events[position]
             if event.partition == partition and position < parked.get(event.tenant, position + 1):
@@ -167,7 +179,12 @@ class Fanout:
         """Says in a sentence what is still to be routed, or nothing."""
         for position in self._unrouted:
             return f"the event at {position} is not routed: {self.events[position]}"
-        return ""
+        return self.timed.unsettled()
+
+    def _certainly_wanting(self, tenant: str, event_type: str, at: float) -> list[str]:
+        """The receivers that want events of the type by each configuration since that time."""
+        event = Published(0, tenant, event_type, b"", at, False)
+        return [each for each in self._versions if all(self._wanted(each, event))]
 
     def _wanted(self, receiver: str, event: Published) -> list[bool]:
         """True if the receiver wants the event by each configuration that may have been in force."""

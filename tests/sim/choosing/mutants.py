@@ -13,7 +13,8 @@ from streams.nats.wire_names import EVENT_REGION
 from streams.routing import router
 from streams.routing.choosing.choice import ReceiverChoice
 from streams.routing.fanout import copy_headers
-from streams.routing.tenants import Tenants, WaitingEvent
+from streams.routing.read_requests import WaitingEvent
+from streams.routing.tenants import Tenants
 from tests.sim.choosing import scenarios
 from tests.sim.mutants.mutant import Mutant
 

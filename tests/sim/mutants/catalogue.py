@@ -55,6 +55,7 @@ from tests.sim.alerts.mutants import ALERT_MUTANTS
 from tests.sim.batches.mutants import BATCH_MUTANTS
 from tests.sim.choosing.mutants import CHOOSING_MUTANTS
 from tests.sim.handshakes.mutants import HANDSHAKE_MUTANTS
+from tests.sim.later.mutants import LATER_MUTANTS
 from tests.sim.mutants.backlogs import BACKLOG_MUTANTS
 from tests.sim.mutants.consumers import CONSUMER_MUTANTS
 from tests.sim.mutants.copies import COPY_MUTANTS
@@ -495,5 +496,6 @@ ALL += [
     *HANDSHAKE_MUTANTS,
     *CHOOSING_MUTANTS,
     *TRANSFORM_MUTANTS,
+    *LATER_MUTANTS,
 ]
 BY_NAME = {mutant.name: mutant for mutant in ALL}

@@ -16,6 +16,7 @@ def test_the_names_of_the_contract() -> None:
     names = Names()
     assert (names.events, names.deliveries) == ("ANGARIUM_EVENTS", "ANGARIUM_DELIVERIES")
     assert (names.journal, names.dead_letters) == ("ANGARIUM_JOURNAL", "ANGARIUM_DEAD")
+    assert names.later == "ANGARIUM_LATER"
     assert names.receivers == "KV_angarium_receivers"
     assert names.actors == "KV_angarium_actors"
     assert names.nodes == "KV_angarium_nodes"
@@ -107,8 +108,11 @@ def test_the_bucket_takes_no_larger_configuration_than_a_node_reads() -> None:
 
 def test_the_room_of_each_stream() -> None:
     configs = by_name(Installation(max_bytes=4096))
-    rooms = [configs[f"ANGARIUM_{name}"]["max_bytes"] for name in ("EVENTS", "DELIVERIES", "JOURNAL", "DEAD")]
-    assert rooms == [4096, 4096, 2048, 1024]
+    rooms = [
+        configs[f"ANGARIUM_{name}"]["max_bytes"]
+        for name in ("EVENTS", "DELIVERIES", "JOURNAL", "DEAD", "LATER")
+    ]
+    assert rooms == [4096, 4096, 2048, 1024, 1024]
     assert by_name(Installation())["ANGARIUM_EVENTS"]["max_bytes"] == 4 << 30
 
 

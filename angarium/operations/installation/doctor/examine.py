@@ -149,6 +149,7 @@ async def _examine_installation(
         *await if_permitted("shards", _refused(js, installation)),
         *[await room(js, installation, name, storage_needed_by) for name in streams],
         await _letters(js, installation),
+        await _later(js, installation),
         *await if_permitted("nodes", _fleet(js, installation)),
         *await if_permitted("tenants", unrouted_findings(js, installation, tenants)),
     ]
@@ -232,6 +233,16 @@ async def _letters(js: JetStream, installation: Installation) -> Finding:
         return problem(
             "storage", text, "redrive or drop some, or raise max_bytes of the stream", "angarium dead"
         )
+    return ok("storage", text)
+
+
+async def _later(js: JetStream, installation: Installation) -> Finding:
+    """Check the room for events that wait for their time: only time and operators free it."""
+    info = await stream_info(js, installation.names.later)
+    text = f"{info.name} holds {quantities.bytes_text(info.bytes)} of events that wait for their time"
+    if is_short(info):
+        remedy = "cancel some, or raise max_bytes of the stream"
+        return problem("storage", text, remedy, "angarium later")
     return ok("storage", text)
 
 

@@ -1,23 +1,39 @@
-"""Erasures of events: a client requests them here, and a node carries them out."""
+"""Stored events: erased, and, while they wait for their time, listed and cancelled.
+
+A client requests an erasure here, and a node carries it out.
+"""
 
 import asyncio
+from typing import Annotated
 
 from litestar import delete, get
-from litestar.params import FromPath
+from litestar.params import FromPath, QueryParameter
 
 from angarium.api.admission.gate import needs
 from angarium.api.admission.unfinished_erasures import UNFINISHED_MAX
 from angarium.api.api_state import InjectedAccess, InjectedApi
 from angarium.api.openapi.control import ERASE_EVENT, GET_ERASURE
+from angarium.api.openapi.publishing import CANCEL_LATER, LIST_LATER, LaterEvents
 from angarium.api.problems import ProblemRaised, result_of
+from angarium.api.queries.cursors import LaterCursor, PageSize, cursor_of_waiting, list_start_of
+from angarium.operations.events.cancel_later import CancelledEvents, cancel_later
 from angarium.operations.events.erase import ErasureStatus, get_erasure, request_erasure
+from angarium.operations.events.list_later import list_later
 
 PATH = "/v1/tenants/{tenant:str}/events/{event:str}"
+LATER = "/v1/tenants/{tenant:str}/later"
 REQUESTS_PER_S = 10.0
 """Requests of a tenant that a process accepts: each leaves a record, and a node searches for its event."""
 
 UNFINISHED_RETRY_S = 10
 """The `Retry-After` for a tenant that has too many unfinished ones: an erasure takes some seconds."""
+
+ReceiverName = Annotated[
+    str,
+    QueryParameter(
+        pattern=r"^([A-Za-z0-9_-]{1,64})?$", description="Only events for this one receiver of the tenant."
+    ),
+]
 
 
 @delete(PATH, status_code=202, opt=needs("manage"), **ERASE_EVENT)
@@ -41,3 +57,27 @@ async def get_event_erasure(
 ) -> ErasureStatus:
     """Show the progress of the last request."""
     return result_of(await get_erasure(access, tenant, event))
+
+
+@get(LATER, opt=needs("read"), **LIST_LATER)
+async def list_waiting(
+    tenant: FromPath[str],
+    api: InjectedApi,
+    access: InjectedAccess,
+    receiver: ReceiverName = "",
+    limit: PageSize = 50,
+    cursor: LaterCursor = None,
+) -> LaterEvents:
+    """List the events of a tenant that wait for their time, the next first."""
+    with api.control_limits.admit(tenant):
+        found = result_of(await list_later(access, tenant, receiver, limit, list_start_of(cursor)))
+    return LaterEvents(events=found.events, next_cursor=cursor_of_waiting(found.next))
+
+
+@delete(f"{LATER}/{{event:str}}", status_code=200, opt=needs("publish"), **CANCEL_LATER)
+async def cancel_waiting(
+    tenant: FromPath[str], event: FromPath[str], api: InjectedApi, access: InjectedAccess
+) -> CancelledEvents:
+    """Cancel an event that waits for its time; with 200 it is never delivered."""
+    with api.control_limits.admit(tenant):
+        return result_of(await cancel_later(access, tenant, event))

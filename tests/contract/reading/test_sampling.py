@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
-from streams.storage.sampling import StreamPart, sample_stream
+from streams.reading.sampling import StreamPart, sample_stream
 from tests.support.installation import install, publish, shard
 
 PARTS_MAX = 64

@@ -1,0 +1,81 @@
+"""The room for waiting events: a tenant beyond its share waits, and others store theirs."""
+
+import pytest
+
+from streams.installation.partitions import partition_of
+from streams.installation.topology import Names
+from streams.later import room
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
+from tests.contract.later.timed import FAR_S, A, at, entries
+from tests.contract.support.routers import (
+    PARTITION,
+    TENANT,
+    OpenOwner,
+    announce,
+    settled,
+    stored,
+    subscribe,
+)
+from tests.support.installation import SHARDS
+from tests.support.waiting import until_true
+
+NEIGHBOUR = next(name for n in range(1000) if partition_of(name := f"t{n}", SHARDS) == PARTITION)
+LARGE = b"x" * 3_000
+MANY = 50
+
+
+async def has_entries(js: JetStream, names: Names, tenant: str, count: int) -> None:
+    """Return when the tenant has that many entries."""
+
+    async def has() -> bool:
+        found = await js.read(names.later, names.later_subjects.tenant_entries(tenant), 1)
+        return len(found.messages) == count
+
+    await until_true(has)
+
+
+@pytest.fixture
+async def small(js: JetStream, names: Names) -> None:
+    """The stream of waiting events has room for a few."""
+    info = await js.existing_stream(names.later)
+    await js.stream_update(info.config | {"max_bytes": 40_000})
+
+
+async def test_a_tenant_beyond_its_share_waits_and_others_do_not(
+    js: JetStream, names: Names, open_owner: OpenOwner, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "LOOK_EVERY_S", 0.0)
+    await subscribe(js, names, A)
+    for number in range(8):
+        subject = f"{names.prefix}.later.{PARTITION}.99999.1.1.1.{TENANT}.x.{number + 1}"
+        assert isinstance(await js.publish(subject, LARGE), Stored)
+    owner = await open_owner()
+    for _ in range(MANY):  # The router looks when the first one comes.
+        await announce(js, names, b"much", headers=at(FAR_S))
+    for number in range(3):
+        await announce(js, names, b"little", tenant=NEIGHBOUR, headers=at(FAR_S))
+        await has_entries(js, names, NEIGHBOUR, number + 1)
+    assert len(await entries(js, names)) < 8 + MANY
+    assert owner.broken == []
+    info = await js.existing_stream(names.later)
+    await js.stream_update(info.config | {"max_bytes": 1 << 20})
+    await has_entries(js, names, TENANT, 8 + MANY)
+
+
+async def test_a_full_stream_lets_events_wait_and_loses_none(
+    js: JetStream, names: Names, open_owner: OpenOwner, small: None
+) -> None:
+    await subscribe(js, names, A)
+    for number in range(12):
+        subject = f"{names.prefix}.later.{PARTITION}.99999.1.1.1.{NEIGHBOUR}.x.{number + 1}"
+        assert isinstance(await js.publish(subject, LARGE), Stored)
+    await open_owner()
+    await announce(js, names, LARGE * 2, headers=at(FAR_S))
+    await announce(js, names, b"{}", tenant=NEIGHBOUR)
+    info = await js.existing_stream(names.later)
+    assert await entries(js, names) == []
+    await js.stream_update(info.config | {"max_bytes": 1 << 20})
+    await settled(js, names, 2)
+    assert [each.data for each in await entries(js, names)] == [LARGE * 2]
+    assert await stored(js, names, A) == []

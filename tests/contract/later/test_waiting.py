@@ -1,0 +1,285 @@
+"""Events with a time: stored by the router, published when due, and routed once."""
+
+import asyncio
+import time
+
+import pytest
+
+from actors.ids import stable_hash
+from actors.times_as_text import instant_text
+from streams.installation.later_subjects import EntryPlace
+from streams.installation.partitions import partition_of
+from streams.installation.topology import Names
+from streams.later import opener
+from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
+from tests.contract.later.timed import FAR_S, A, B, at, entries
+from tests.contract.support.faults import ack_lost, after, refused
+from tests.contract.support.routers import (
+    PARTITION,
+    TENANT,
+    OpenOwner,
+    accepted,
+    announce,
+    copies,
+    has_stored,
+    settled,
+    stored,
+    subscribe,
+)
+from tests.support.installation import SHARDS
+from tests.support.waiting import until, until_true
+
+NEIGHBOUR = next(name for n in range(1000) if partition_of(name := f"t{n}", SHARDS) == PARTITION)
+FLOOD = 60
+
+
+async def test_an_event_is_delivered_when_its_time_has_come(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    await open_owner()
+    due_at = time.time() + 1.0
+    headers = {"Angarium-Deliver-At": instant_text(due_at), "Angarium-Id": "one", "Content-Type": "text/x"}
+    await announce(js, names, b"later", "order.paid", headers=headers)
+    await announce(js, names, b"now")
+    await has_stored(js, names, A, [b"now", b"later"])
+    copy = (await copies(js, names, A))[1]
+    assert copy.stored_at >= due_at
+    assert copy.headers.pop("Angarium-Published")
+    assert copy.headers == {
+        "Angarium-Id": "one", "Angarium-Type": "order.paid", "Angarium-Source": "3", "Content-Type": "text/x",
+    }  # fmt: skip
+    (stub,) = await entries(js, names)
+    assert (stub.headers["Angarium-Taken"], stub.data) == ("3", b"")
+    await settled(js, names, 3)
+
+
+async def test_an_event_that_waits_holds_nothing_up(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    owner = await open_owner()
+    await announce(js, names, b"later", headers=at(FAR_S))
+    await settled(js, names, 1)
+    (entry,) = await entries(js, names)
+    assert entry.data == b"later"
+    assert names.later_subjects.place(entry.subject).partition == PARTITION
+    assert owner.totals.events == 0
+    assert await stored(js, names, A) == []
+
+
+async def test_a_time_that_is_over_means_at_once(js: JetStream, names: Names, open_owner: OpenOwner) -> None:
+    await subscribe(js, names, A)
+    await open_owner()
+    await announce(js, names, b"late", headers=at(-5))
+    await has_stored(js, names, A, [b"late"])
+    assert await entries(js, names) == []
+
+
+async def test_an_event_with_a_time_may_be_for_one_receiver(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    await subscribe(js, names, B, "nothing")
+    await open_owner()
+    await announce(js, names, b"due", headers=at(0.2, **{"Angarium-To": "b"}))
+    await announce(js, names, b"over", headers=at(-1, **{"Angarium-To": "b"}))
+    await has_stored(js, names, B, [b"over", b"due"])
+    assert await stored(js, names, A) == []
+
+
+async def test_an_entry_whose_acknowledgement_was_lost_is_stored_once(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    owner = await open_owner()
+    position = await announce(js, names, b"later", headers=at(0.5, **{"Angarium-Id": "x"}))
+    await until_true(lambda: _has_entry(js, names))
+    await owner.own_again()
+    owner.record.routing = type(owner.record.routing)()
+    await owner.own_again()
+    await has_stored(js, names, A, [b"later"])
+    assert position == 1
+
+
+async def _has_entry(js: JetStream, names: Names) -> bool:
+    return bool(await entries(js, names))
+
+
+async def test_a_due_event_that_is_published_twice_is_routed_once(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """The second one comes from an opener that did not know of the first, however late."""
+    await subscribe(js, names, A)
+    owner = await open_owner()
+    await announce(js, names, b"due", headers=at(0.2))
+    await has_stored(js, names, A, [b"due"])
+    ((body, headers),) = owner.js.published[names.publish_event(TENANT, "a")]
+    await announce(js, names, body, headers=headers)
+    await announce(js, names, b"next")
+    await has_stored(js, names, A, [b"due", b"next"])
+    await settled(js, names, 4)
+    assert owner.totals.events == 2
+
+
+async def test_a_due_event_whose_acknowledgement_was_lost_is_routed(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    owner = await open_owner()
+    owner.js.faults[names.publish_event(TENANT, "a")].append(ack_lost)
+    await announce(js, names, b"due", headers=at(0.2))
+    await announce(js, names, b"first")
+    await has_stored(js, names, A, [b"first", b"due"])
+
+
+async def test_a_router_that_died_after_it_took_an_event_leaves_it_to_the_next(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """The stub names the due event, so the next router knows that this one counts."""
+    await subscribe(js, names, A)
+    owner = await open_owner()
+    owner.js.faults[names.publish_to(A)].append(after(asyncio.Event().wait))
+    await announce(js, names, b"due", headers=at(0.2))
+    await until(lambda: owner.published(A) == [b"due"])
+    assert await stored(js, names, A) == []
+    await owner.own_again()
+    await has_stored(js, names, A, [b"due"])
+    assert await accepted(js, names, A) == [b"due"]
+
+
+async def test_another_router_publishes_what_became_due_meanwhile(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    owner = await open_owner()
+    await announce(js, names, b"due", headers=at(0.5))
+    await settled(js, names, 1)
+    await owner.router.stop()
+    place = names.later_subjects.place((await entries(js, names))[0].subject)
+    await until(lambda: time.time() > place.second)
+    await owner.own_again()
+    await has_stored(js, names, A, [b"due"])
+
+
+async def test_others_do_not_wait_while_an_event_is_taken(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    owner = await open_owner()
+    await announce(js, names, b"due", headers=at(0.2))
+    await settled(js, names, 1)
+    (entry,) = await entries(js, names)
+    owner.js.faults[entry.subject] += [refused(10077), refused(10077)]
+    await has_stored(js, names, A, [b"due"])
+
+
+async def test_an_event_that_is_too_large_to_wait_becomes_a_dead_letter(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    owner = await open_owner()
+    info = await js.existing_stream(names.later)
+    body = b"x" * (info.config["max_msg_size"] - 100)
+    await announce(js, names, body, headers=at(FAR_S))
+    await settled(js, names, 1)
+    (letter,) = (await js.read(names.dead_letters, names.dead(f"{TENANT}._events"), 1)).messages
+    assert letter.headers["Angarium-Problem"] == "the event is too large to wait for its time"
+    assert owner.totals.malformed == 1
+
+
+async def test_only_angarium_says_that_an_event_is_due(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """A producer names an entry of another content, and one that does not exist."""
+    await subscribe(js, names, A)
+    await open_owner()
+    await announce(js, names, b"later", headers=at(FAR_S, **{"Angarium-Id": "x"}))
+    await settled(js, names, 1)
+    place = names.later_subjects.place((await entries(js, names))[0].subject)
+    forged = {"Angarium-Due": f"{place.second}.{place.source}", "Angarium-Id": "x"}
+    await announce(js, names, b"other", headers=forged)
+    await announce(js, names, b"none", headers={"Angarium-Due": "5.5"})
+    await announce(js, names, b"next")
+    await has_stored(js, names, A, [b"next"])
+    (letter,) = (await js.read(names.dead_letters, names.dead(f"{TENANT}._events"), 1)).messages
+    assert letter.data == b"other"
+    (entry,) = await entries(js, names)
+    assert entry.data == b"later"
+
+
+async def test_a_foreign_message_among_the_entries_is_left_alone(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    await subscribe(js, names, A)
+    await open_owner()
+    await announce(js, names, b"due", headers=at(0.3))
+    await settled(js, names, 1)
+    (entry,) = await entries(js, names)
+    place = names.later_subjects.place(entry.subject)
+    second = names.later_subjects.due_in(place.partition, place.second, 1)
+    foreign = second.replace("*", TENANT, 1).replace("*", "x", 1).replace("*", "y", 1)
+    assert isinstance(await js.publish(foreign, b"foreign"), Stored)
+    await has_stored(js, names, A, [b"due"])
+
+
+async def test_a_flood_that_is_due_does_not_hold_up_another_tenant(
+    js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have events in one second, and those of the flood come first in the stream."""
+    monkeypatch.setattr(opener, "SPLIT_AFTER", 4)
+    monkeypatch.setattr(opener, "TURN_MAX", 2)
+    await subscribe(js, names, A)
+    await subscribe(js, names, f"{NEIGHBOUR}.b")
+    owner = await open_owner()
+    headers = at(1.0)
+    for number in range(FLOOD):
+        await announce(js, names, b"%d" % number, headers=headers)
+    await announce(js, names, b"other", tenant=NEIGHBOUR, headers=headers)
+    await has_stored(js, names, f"{NEIGHBOUR}.b", [b"other"])
+    events = (await js.read(names.events, names.events_for(NEIGHBOUR), 1)).messages
+    before = (await js.read(names.events, names.events_for(TENANT), 1, 1000)).messages
+    due_before = [each for each in before if "Angarium-Due" in each.headers]
+    assert sum(each.position < events[-1].position for each in due_before) < FLOOD / 2
+    await has_stored(js, names, A, [b"%d" % number for number in range(FLOOD)])
+    assert owner.broken == []
+
+
+async def test_an_entry_that_was_under_way_for_a_week_is_void(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """The stub of its event may be gone by then; the event was delivered or cancelled."""
+    await subscribe(js, names, A)
+    second = int(time.time()) - 5
+    place = EntryPlace(PARTITION, second, TENANT, stable_hash("x"), 1)
+    headers = {
+        "Angarium-Id": "x", "Angarium-Type": "a", "Angarium-Published": f"{second - 8 * 86_400}.000",
+        "Angarium-Deliver-At": instant_text(second),
+    }  # fmt: skip
+    assert isinstance(await js.publish(names.later_subjects.entry(place), b"{}", headers), Stored)
+    await announce(js, names, b"{}", headers={"Angarium-Due": f"{second}.1", "Angarium-Id": "x"})
+    await open_owner()
+    await settled(js, names, 1)
+    await until_true(lambda: _has_none(js, names))
+    assert await stored(js, names, A) == []
+
+
+async def _has_none(js: JetStream, names: Names) -> bool:
+    return not await entries(js, names)
+
+
+async def test_a_clock_that_is_set_back_makes_no_event_early(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """The first event comes while the clock is 30 s fast; the second is due in a second that was opened."""
+    await subscribe(js, names, A)
+    fast_s = 30.0
+    await open_owner(wall=lambda: time.time() + fast_s)
+    await announce(js, names, b"first", headers=at(20.0))
+    await has_stored(js, names, A, [b"first"])
+    fast_s = 0.0
+    await announce(js, names, b"second", headers=at(3.0))
+    due_at = time.time() + 2.0
+    await has_stored(js, names, A, [b"first", b"second"])
+    assert time.time() >= due_at

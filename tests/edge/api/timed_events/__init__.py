@@ -1,0 +1,1 @@
+"""Events with a time, over HTTP."""

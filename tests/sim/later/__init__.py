@@ -1,0 +1,1 @@
+"""Events that wait for their time: checks of every run, scenarios, mutants."""

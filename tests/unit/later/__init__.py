@@ -1,0 +1,1 @@
+"""Pure parts of events that wait for their time."""
