@@ -18,10 +18,11 @@ WIDE = Profile(concurrency=256)
 
 
 class Case(Struct, frozen=True):
-    """A plant, and the senders that share it. `build`: from timeline, chance and length of the trial.
+    """A plant, and the senders that share it.
 
-    `best`: deliveries in that second, if all is known about the plant. `doubles`: its capacity becomes
-    higher.
+    - `build`: makes it from timeline, chance, and the length of the trial.
+    - `best`: deliveries in a second, if all is known about the plant.
+    - `doubles`: its capacity becomes higher; `tells`: its answers have rate headers.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Case(Struct, frozen=True):
     profile: Profile = Profile()
     senders: int = 1
     doubles: bool = False
+    tells: bool = False
 
 
 def pauses(rng: Random, length_s: int) -> list[tuple[float, float]]:
@@ -116,7 +118,7 @@ CASES = (
         lambda timeline, rng, _: Limited(
             timeline, limits=[(20, 1.0), (600, 60.0)], service_s=0.05, tells=True
         ),
-        lambda plant, second: 10,
+        lambda plant, second: 10, tells=True,
     ),
     Case(
         "contention", lambda timeline, rng, _: Contended(timeline, service_s=0.1, sigma=0.02, kappa=0.004),

@@ -88,7 +88,7 @@ class Sender:
         while self._in_flight < at_once:
             due = bool(self._retries) and self._retries[0][0] <= now
             blocked = self._profile.strict and bool(self._retries)
-            if not due and (blocked or self._in_flight + len(self._retries) >= OPEN_MAX):
+            if not due and (blocked or self.open_events >= OPEN_MAX):
                 if self._retries:
                     self._wake(self._retries[0][0])
                 return
@@ -97,6 +97,11 @@ class Sender:
             self._send(heapq.heappop(self._retries)[2] if due else 0)
         if at_once == limits.in_flight:
             self._measured.hold()
+
+    @property
+    def open_events(self) -> int:
+        """The number of events that have been tried, or are being tried, and are not delivered."""
+        return self._in_flight + len(self._retries)
 
     def take_over(self) -> None:
         """Continue as another owner would: with the recorded pace, and without what was only measured."""

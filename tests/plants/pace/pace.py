@@ -47,8 +47,7 @@ class Probed(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     - `lowered_at`: when the rate was lowered last; `low`, `at`: to what, and when sending continues with
       it.
     - `before`: the ceiling before the rate was lowered several times in a row.
-    - `base_ms`: the latency without load; `slow_ms`: that for which the rate was lowered, 0.0 if for a
-      refusal.
+    - `base_ms`: the latency without load; `slow`: the rate was lowered for a higher one, not for a refusal.
     """
 
     proven: float = 0.0
@@ -58,7 +57,7 @@ class Probed(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     lowered_at: float = 0.0
     before: float = 0.0
     base_ms: float = 0.0
-    slow_ms: float = 0.0
+    slow: bool = False
 
 
 class Pace(Struct, frozen=True, gc=False, omit_defaults=True):

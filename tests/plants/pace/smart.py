@@ -80,17 +80,12 @@ class Smart(Struct, frozen=True):
         since = now - known.at
         if since < EFFECT_S:
             return known
-        if known.slow_ms and since < RETURN_S:
-            # What is answered now was sent before the cut; or a queue becomes shorter, which takes its time.
-            hoped_ms = (1 - CUT) * since * 1000 / 4
-            if since < latency_ms / 1000 or latency_ms < known.slow_ms - hoped_ms:
-                return known
-            if known.low < FRUITLESS_PART * known.before:
-                return Probed(
-                    proven=known.before, ceiling=known.before, low=CUT * known.before, at=now, lowered_at=now,
-                    before=known.before, base_ms=latency_ms,
-                )  # fmt: skip
-        return replace(self._lowered(known, observed, now), slow_ms=latency_ms)
+        if known.slow and since < RETURN_S and known.low < FRUITLESS_PART * known.before:
+            return Probed(
+                proven=known.before, ceiling=known.before, low=CUT * known.before, at=now, lowered_at=now,
+                before=known.before, base_ms=latency_ms,
+            )  # fmt: skip
+        return replace(self._lowered(known, observed, now), slow=True)
 
     def _lowered(self, known: Probed, observed: Observed, now: float) -> Probed:
         in_force = min(self._rate(known, now), observed.started or self.limit)

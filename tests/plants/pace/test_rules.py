@@ -162,6 +162,25 @@ class TestSmart:
         assert pace.probed
         assert pace.probed.base_ms == 900
 
+    def test_a_low_limit_is_tried_again_only_after_many_attempts(self) -> None:
+        """At three a second, 20 s are 60 attempts: one refusal each time would be more than 1 %."""
+        slow = Pace(probed=Probed(proven=3, ceiling=3, low=2.7, at=NOW, lowered_at=NOW, base_ms=100))
+        assert rate_of(self.rule, slow, NOW + RETURN_S) < 3
+        assert rate_of(self.rule, slow, NOW + 40) == pytest.approx(3)
+
+    @pytest.mark.parametrize(
+        ("latency_ms", "seconds", "base_ms"),
+        [(25, 15, 50), (196, 5, 140), (196, 15, 100), (110, 5, 100), (90, 15, 100)],
+        ids=["faster", "slower after a cut", "slower later", "a little slower", "a little faster"],
+    )
+    def test_the_latency_without_load_is_corrected(
+        self, latency_ms: float, seconds: float, base_ms: float
+    ) -> None:
+        """It rises only soon after a cut: later, a higher latency may be a queue of our own."""
+        pace = self.rule.learn(self.known, self.seen(latency_ms), NOW + seconds)
+        assert pace.probed
+        assert pace.probed.base_ms == pytest.approx(base_ms)
+
     def test_attempts_in_flight_are_bounded_by_what_the_rate_needs(self) -> None:
         limits = self.rule.limits(self.known, NOW)
         assert limits.in_flight == IN_FLIGHT_FACTOR * 36 * 0.1
@@ -209,6 +228,7 @@ def test_no_rule_exceeds_the_limit_or_starves_the_receiver(
         limits = rule.limits(pace, now)
         assert limits.per_second is None or 0 < limits.per_second <= 100
         assert limits.in_flight is None or limits.in_flight >= 1
+        assert pace.probed is None or 0 <= pace.probed.low <= pace.probed.ceiling <= 100
         assert limits.resumes_at <= now + 3600
     assert rule.limits(pace, now + 4000).resumes_at <= now + 4000
 
