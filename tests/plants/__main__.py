@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tests.plants.cases import CASES, Case
+from tests.plants.other_sizes import OTHER_SIZES
 from tests.plants.pace.pace import Rule
 from tests.plants.sender import Profile
 from tests.plants.trials import HEADERS, LENGTH_S, RULES, Score, run
@@ -27,9 +28,11 @@ def last_cells(scores: Sequence[Score]) -> list[str]:
     if not scores:
         return ["", "", ""]
     recoveries = [score.recovery_s for score in scores if score.recovery_s is not None]
-    recovery = f"{max(recoveries):.0f} s" if recoveries and max(recoveries) < float("inf") else "never"
-    fairness = min(score.fairness for score in scores)
-    return [recovery, f"{fairness:.2f}", f"{max(score.facts for score in scores):.2f}"]
+    slowest = max(recoveries, default=None)
+    recovery = "" if slowest is None else "never" if slowest == float("inf") else f"{slowest:.0f} s"
+    indexes = [score.fairness for score in scores if score.fairness is not None]
+    fairness = f"{min(indexes):.2f}" if indexes else ""
+    return [recovery, fairness, f"{max(score.facts for score in scores):.2f}"]
 
 
 def table(
@@ -54,10 +57,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.plants", description=__doc__)
     parser.add_argument("--rules", nargs="*", default=list(RULES), metavar="NAME", help="only these")
     parser.add_argument("--plants", nargs="*", metavar="NAME", help="only those whose name has one of these")
+    parser.add_argument("--other-sizes", action="store_true", help="plants that no rule was tuned on")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--length", type=int, default=LENGTH_S, help="of each trial, in seconds")
     args = parser.parse_args()
-    cases = [case for case in CASES if not args.plants or any(name in case.name for name in args.plants)]
+    known = OTHER_SIZES if args.other_sizes else CASES
+    cases = [case for case in known if not args.plants or any(name in case.name for name in args.plants)]
     rules = {name: RULES[name] for name in args.rules}
     print(table(rules, cases, range(1, args.seeds + 1), args.length))
     return 0

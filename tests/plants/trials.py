@@ -30,7 +30,7 @@ class Score(Struct, frozen=True, kw_only=True):
 
     - `lost`: the part of the oracle's deliveries that it missed in the steady state; `lost_at_first` before.
     - `refused`: the part of its attempts in the steady state that got 429 or 503, or took too long.
-    - `fairness`: Jain's index of the senders' deliveries in the second half.
+    - `fairness`: Jain's index of the senders' deliveries in the second half; None for one sender.
     - `facts`: records a second about the pace, of the sender with the highest number.
     - `recovery_s`: time from the last doubling of the plant to nine tenths of its capacity; None without one.
     """
@@ -38,7 +38,7 @@ class Score(Struct, frozen=True, kw_only=True):
     lost: float
     lost_at_first: float
     refused: float
-    fairness: float
+    fairness: float | None
     facts: float
     recovery_s: float | None
 
@@ -93,7 +93,9 @@ def run(
         lost=1 - sum(total[LEARNT_S:]) / sum(best[LEARNT_S:]),
         lost_at_first=1 - sum(total[:LEARNT_S]) / sum(best[:LEARNT_S]),
         refused=sum(sum(tally.refused[LEARNT_S:length_s]) for tally in tallies) / max(1, attempts),
-        fairness=jain([sum(tally.delivered[length_s // 2 :]) for tally in tallies]),
+        fairness=jain([sum(tally.delivered[length_s // 2 :]) for tally in tallies])
+        if len(tallies) > 1
+        else None,
         facts=max(tally.facts for tally in tallies) / length_s,
         recovery_s=recovery_s(total, best[-1], int(doubled_at[-1])) if doubled_at else None,
     )
