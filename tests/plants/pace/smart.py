@@ -22,13 +22,15 @@ START = 5.0
 """Attempts a second before anything is known."""
 CUT = 0.9
 """Part of the accepted rate that is left after trouble."""
+YIELDED = 0.95
+"""Part of a ceiling that is left if it is lower than the one before: another sender may have come."""
 STILL_SLOW_CUT = 0.7
 """Part that is left if the receiver is still slow after a cut."""
 BLIND_CUT = 0.85
 """Part that is left if a 429 is all that came since: then the limit may be one of a long time."""
 RETURN_S, RETURN_ATTEMPTS = 20.0, 120.0
 """Time, and number of attempts, after which the rate is back where the trouble began; the later counts."""
-GROWTH = 0.15
+GROWTH = 0.2
 """Part by which the rate is above that another `RETURN_S` later."""
 SLOW_FACTOR, SLOW_MS = 2.5, 10.0
 """A receiver is slow if its latency is that many times the one without load, and that much more."""
@@ -97,6 +99,8 @@ class Smart(Struct, frozen=True):
             ceiling = max(CUT * known.ceiling, min(accepted, known.ceiling))
         else:
             ceiling = min(in_force, max(CUT * known.proven, accepted))
+            if ceiling < known.ceiling:
+                ceiling *= YIELDED
         ceiling = max(self.rate_min, ceiling)
         cut = CUT if observed.refused or not again else STILL_SLOW_CUT
         return Probed(

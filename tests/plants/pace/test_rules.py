@@ -11,7 +11,7 @@ from tests.plants.pace.after_429 import After429
 from tests.plants.pace.concurrency import CountedRefusals, FewWaiting, LatencyGradient
 from tests.plants.pace.pace import InFlight, Limits, Observed, Pace, Probed, Rule, Told
 from tests.plants.pace.rate_headers import Quota
-from tests.plants.pace.smart import CUT, EFFECT_S, IN_FLIGHT_FACTOR, RETURN_S, START, Smart
+from tests.plants.pace.smart import CUT, EFFECT_S, IN_FLIGHT_FACTOR, RETURN_S, START, YIELDED, Smart
 from tests.plants.pace.together import Together
 from tests.plants.pace.told import RateHeaders
 
@@ -132,6 +132,17 @@ class TestSmart:
         pace = Pace(probed=Probed(proven=40, base_ms=100))
         refused = Observed(started=80, accepted=44, answers=80, overloaded=1, refused_began_at=NOW)
         assert rate_of(self.rule, self.rule.learn(pace, refused, NOW), NOW) == pytest.approx(CUT * 44)
+
+    def test_a_sender_whose_share_becomes_smaller_yields_some_more(self) -> None:
+        """Two senders that find the same limit come to equal shares sooner."""
+        refused = Observed(started=30, accepted=30, answers=80, overloaded=1, refused_began_at=NOW + RETURN_S)
+        pace = self.rule.learn(
+            Pace(probed=Probed(proven=30, ceiling=40, low=36, at=NOW, lowered_at=NOW)),
+            refused,
+            NOW + RETURN_S,
+        )
+        assert pace.probed
+        assert pace.probed.ceiling == YIELDED * 30
 
     def test_refusals_of_attempts_that_began_before_the_cut_lower_nothing(self) -> None:
         refused = Observed(started=40, accepted=4, answers=9, overloaded=5, refused_began_at=NOW + 0.5)
