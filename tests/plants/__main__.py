@@ -57,7 +57,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.plants", description=__doc__)
     parser.add_argument("--rules", nargs="*", default=list(RULES), metavar="NAME", help="only these")
     parser.add_argument("--plants", nargs="*", metavar="NAME", help="only those whose name has one of these")
-    parser.add_argument("--other-sizes", action="store_true", help="plants that no rule was tuned on")
+    parser.add_argument("--other-sizes", action="store_true", help="plants on which no number was tuned")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--length", type=int, default=LENGTH_S, help="of each trial, in seconds")
     args = parser.parse_args()

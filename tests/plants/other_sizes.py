@@ -1,4 +1,4 @@
-"""Plants of other sizes, which no rule was tuned on: slower, faster, noisier, with longer windows."""
+"""Plants of other sizes: slower, faster, noisier, with longer windows. No number was tuned on them."""
 
 from collections.abc import Sequence
 

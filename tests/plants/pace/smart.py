@@ -30,7 +30,7 @@ BLIND_CUT = 0.85
 """Part that is left if a 429 is all that came since: then the limit may be one of a long time."""
 RETURN_S, RETURN_ATTEMPTS = 20.0, 120.0
 """Time, and number of attempts, after which the rate is back where the trouble began; the later counts."""
-GROWTH = 0.2
+GROWTH = 0.3
 """Part by which the rate is above that another `RETURN_S` later."""
 SLOW_FACTOR, SLOW_MS = 2.5, 10.0
 """A receiver is slow if its latency is that many times the one without load, and that much more."""
