@@ -51,7 +51,7 @@ def test_smart_keeps_its_bounds_on_every_plant(each: Case, seed: int) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("each", OTHER_SIZES, ids=lambda each: each.name)
 def test_smart_is_of_use_on_plants_of_other_sizes(each: Case) -> None:
-    """Its bounds need not hold there: at 60 a minute each try is more than 1 % of the attempts."""
+    """The bounds need not hold there: at 60 a minute each try is more than 1 % of the attempts."""
     score = run(each, RULES["smart"])
     assert (score.lost < 0.25, score.refused < 0.06, score.facts < FACTS_MAX) == (True, True, True)
     assert score.fairness is None or score.fairness > FAIRNESS_MIN

@@ -43,18 +43,22 @@ class Score(Struct, frozen=True, kw_only=True):
     recovery_s: float | None
 
 
+def _with_headers(rule: Rule, profile: Profile) -> Rule:
+    return Together((RateHeaders(profile.rate.per_second), rule))
+
+
 HEADERS = "headers"
 """Rules with that name differ from others only on plants that tell something."""
 RULES: dict[str, Callable[[Profile], Rule]] = {
     "none": lambda profile: Together(),
     "after_429": lambda profile: After429(profile.rate.per_second),
-    HEADERS: lambda profile: RateHeaders(),
-    f"{HEADERS}, after_429": lambda profile: Together((RateHeaders(), After429(profile.rate.per_second))),
+    HEADERS: lambda profile: RateHeaders(profile.rate.per_second),
+    f"{HEADERS}, after_429": lambda profile: _with_headers(After429(profile.rate.per_second), profile),
     "AIMD": lambda profile: CountedRefusals(profile.concurrency),
     "gradient": lambda profile: LatencyGradient(profile.concurrency),
     "Vegas": lambda profile: FewWaiting(profile.concurrency),
     "smart": lambda profile: Smart(profile.rate.per_second),
-    f"{HEADERS}, smart": lambda profile: Together((RateHeaders(), Smart(profile.rate.per_second))),
+    f"{HEADERS}, smart": lambda profile: _with_headers(Smart(profile.rate.per_second), profile),
 }
 """The rules of the table. `headers, after_429` is the default of the contract."""
 

@@ -69,7 +69,7 @@ def test_429_503_and_timeouts_are_refusals_and_other_failures_are_not(
 
 
 def test_one_bad_second_counts_for_nothing() -> None:
-    """Of two spans, the higher rates and the lower latency count."""
+    """The higher rates and the lower latency of two spans count."""
     measured = Measurement()
     span(measured, 0.0, 1.0, count=40)
     bad = span(measured, 1.0, 3.0, count=20, latency_ms=900)
@@ -95,7 +95,7 @@ def test_an_idle_time_after_a_refusal_does_not_lower_the_rates() -> None:
     assert span(measured, 60.0, 61.0, count=40).started == 40
 
 
-def test_what_held_attempts_back_and_how_many_were_in_flight_is_observed() -> None:
+def test_a_limit_that_held_attempts_back_and_their_number_are_observed() -> None:
     measured = Measurement()
     measured.hold()
     held = span(measured, 0.0, 1.0, count=20)

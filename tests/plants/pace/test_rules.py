@@ -74,6 +74,10 @@ class TestRateHeaders:
         pace = self.learn(Pace(), Quota(2, 1, 20), Quota(60, 60, 600), Quota(1, 10, 1000))
         assert pace.told == Told(0.1, NOW + 10)
 
+    def test_a_limit_above_the_configured_one_sets_none(self) -> None:
+        pace = self.learn(Pace(), Quota(20, 1, 100))
+        assert RateHeaders(20.0).limits(pace, NOW) == Limits()
+
     def test_much_left_sets_no_limit_and_ends_one(self) -> None:
         assert self.learn(Pace(), Quota(50, 30, 100)) == Pace()
         assert self.learn(self.learn(Pace(), Quota(6, 30, 100)), Quota(99, 60, 100)) == Pace()
@@ -187,7 +191,7 @@ class TestSmart:
     def test_the_latency_without_load_is_corrected(
         self, latency_ms: float, seconds: float, base_ms: float
     ) -> None:
-        """It rises only soon after a cut: later, a higher latency may be a queue of our own."""
+        """A higher latency is believed only soon after a cut: later, it may be a queue of our own."""
         pace = self.rule.learn(self.known, self.seen(latency_ms), NOW + seconds)
         assert pace.probed
         assert pace.probed.base_ms == pytest.approx(base_ms)
@@ -221,8 +225,8 @@ observations = st.builds(
     quotas=st.lists(st.builds(Quota, st.integers(0, 99), st.floats(0, 3600)), max_size=2).map(tuple),
 )  # fmt: skip
 RULES = [
-    After429(100.0), RateHeaders(), CountedRefusals(64), LatencyGradient(64), FewWaiting(64), Smart(100.0),
-    Together((RateHeaders(), Smart(100.0))),
+    After429(100.0), RateHeaders(100.0), CountedRefusals(64), LatencyGradient(64), FewWaiting(64),
+    Smart(100.0), Together((RateHeaders(100.0), Smart(100.0))),
 ]  # fmt: skip
 
 

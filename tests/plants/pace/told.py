@@ -1,5 +1,7 @@
 """The limit that headers name: nothing left is a pause, little left is spread over the time left."""
 
+from math import inf
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -10,7 +12,9 @@ CHANGE_MIN = 0.1
 
 
 class RateHeaders(Struct, frozen=True):
-    """Obeys the tightest of the quotas of which little is left."""
+    """Obeys the tightest of the quotas of which little is left, if it is below the configured `limit`."""
+
+    limit: float = inf
 
     def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
         """The pace after the headers of an answer."""
@@ -35,4 +39,4 @@ class RateHeaders(Struct, frozen=True):
             return Limits()
         if told.per_second == 0:
             return Limits(resumes_at=told.until, why="headers")
-        return Limits(per_second=told.per_second, why="headers")
+        return Limits(per_second=told.per_second, why="headers") if told.per_second < self.limit else Limits()
