@@ -196,6 +196,14 @@ class TestSmart:
         assert pace.probed
         assert pace.probed.base_ms == pytest.approx(base_ms)
 
+    def test_a_rate_that_refusals_lowered_does_not_return_because_the_receiver_is_slow(self) -> None:
+        """A receiver that lost most of its capacity refuses at first, and has a long queue then."""
+        probed = Probed(
+            proven=9, ceiling=9, low=8, at=NOW, lowered_at=NOW, before=40, base_ms=100, slow=False
+        )
+        pace = self.rule.learn(Pace(probed=probed), self.seen(900, rate=9), NOW + EFFECT_S)
+        assert rate_of(self.rule, pace, NOW + EFFECT_S) < 9
+
     def test_attempts_in_flight_are_bounded_by_what_the_rate_needs(self) -> None:
         limits = self.rule.limits(self.known, NOW)
         assert limits.in_flight == IN_FLIGHT_FACTOR * 36 * 0.1
