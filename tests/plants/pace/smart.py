@@ -22,7 +22,7 @@ START = 5.0
 """Attempts a second before anything is known."""
 CUT = 0.9
 """Part of the accepted rate that is left after trouble."""
-YIELDED = 0.95
+YIELDED = 0.92
 """Part of a ceiling that is left if it is lower than the one before: another sender may have come."""
 STILL_SLOW_CUT = 0.7
 """Part that is left if the receiver is still slow after a cut."""
@@ -99,7 +99,7 @@ class Smart(Struct, frozen=True):
             ceiling = max(CUT * known.ceiling, min(accepted, known.ceiling))
         else:
             ceiling = min(in_force, max(CUT * known.proven, accepted))
-            if ceiling < known.ceiling:
+            if observed.refused and ceiling < known.ceiling:
                 ceiling *= YIELDED
         ceiling = max(self.rate_min, ceiling)
         cut = CUT if observed.refused or not again else STILL_SLOW_CUT
