@@ -161,7 +161,8 @@ def _outcome(
     spread = fraction(state.receiver, events[0].sequence if events else 0, attempt)
     if verdict is Verdict.THROTTLED and isinstance(outcome, Answered):
         # A time that is over already (0 seconds, a date in the past) asks for no pause: then backoff applies.
-        wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, state.throttles + 1, spread)
+        pauses = state.throttles + 1 if at >= state.throttled_until else max(1, state.throttles)
+        wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, pauses, spread)
         return [f.Throttled(until=at + wait_s, failing_since=_failing_since(state, at), **common)]
     # If this node has no free connection, the event has not failed, but retrying at once would make it worse.
     ours = isinstance(outcome, Failed) and outcome.ours

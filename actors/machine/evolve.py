@@ -166,9 +166,10 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
         state = replace(state, joined=state.joined + count - 1)
     match fact:
         case f.Throttled():
+            # An attempt that was under way when the pause began may lengthen it, but asks for no further one.
+            pauses = state.throttles + (fact.at >= state.throttled_until)
             until = max(state.throttled_until, fact.until)
-            state = replace(state, throttled_until=until, throttles=state.throttles + 1)
-            return _count(state, throttled=count)
+            return _count(replace(state, throttled_until=until, throttles=pauses), throttled=count)
         case f.AttemptFailed():
             if fact.rejected or fact.gone or fact.kind != "event":
                 return _count(state, failed_attempts=count)

@@ -182,6 +182,18 @@ def test_an_attempt_under_way_when_the_backoff_began_changes_nothing() -> None:
     assert actor.state.counters.failed_attempts == 100
 
 
+def test_an_attempt_under_way_when_a_pause_began_asks_for_no_further_pause() -> None:
+    """Otherwise a receiver that refuses 100 attempts at once would be left alone for an hour."""
+    actor = with_open(wide(concurrency=256, retry=Retry(base_s=2, cap_s=3600)), *[NOW] * 100)
+    for position in range(1, 100):
+        actor.ends(event(position), answer(429))
+    until = actor.state.throttled_until
+    assert (actor.state.throttles, until <= NOW + 2) == (1, True)
+    actor.ends(event(100), answer(429), at=until)
+    assert (actor.state.throttles, until < actor.state.throttled_until <= until + 4) == (2, True)
+    assert actor.state.counters.throttled == 100
+
+
 @pytest.mark.parametrize("given", [policy(), wide()], ids=["strict", "relaxed"])
 def test_only_a_relaxed_receiver_is_backed_off_beyond_its_events(given: Policy) -> None:
     actor = Actor(given)
