@@ -22,7 +22,7 @@ class Producer:
         self._js = js
 
     async def publish(self, subject: str, body: bytes, *, event_id: str) -> int:
-        """Publish an event and return the sequence at which it is stored. Raises Unavailable."""
+        """Publish an event and return its position. Raises Unavailable."""
         headers = {MESSAGE_ID: event_id}
         try:
             return (await self._js.publish(subject, body, headers=headers)).seq

@@ -65,10 +65,10 @@ class BacklogReading:
         wanted = positions if len(positions) > 1 else ()
         while wanted:
             # Any number of settled events may lie between them: each read begins at one that is wanted.
-            batch = await backlog.read(receiver, wanted[0] - 1, wanted[-1], len(wanted))
-            found |= {each.position: each for each in batch.events if each.position in wanted}
-            done = batch.complete or not batch.events
-            wanted = () if done else tuple(each for each in wanted if each > batch.events[-1].position)
+            page = await backlog.read(receiver, wanted[0] - 1, wanted[-1], len(wanted))
+            found |= {each.position: each for each in page.events if each.position in wanted}
+            done = page.complete or not page.events
+            wanted = () if done else tuple(each for each in wanted if each > page.events[-1].position)
         for position in positions:
             if position not in found:
                 found[position] = await backlog.event(receiver, position)

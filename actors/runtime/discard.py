@@ -134,12 +134,12 @@ async def read_discarded(actor: StoppableActor, frontier: Frontier, up_to: int) 
         at = Frontier(position=start, source=frontier.source, size=frontier.size_at(up_to))
     before, end, keys = at.sequence, at.position, list[bytes]()
     while end < up_to and not actor.environment.stopped:
-        batch = await backlog.read(receiver, end, up_to, READ_PAGE_EVENTS)
-        for event in batch.events:
+        page = await backlog.read(receiver, end, up_to, READ_PAGE_EVENTS)
+        for event in page.events:
             if event.position <= up_to and not is_duplicate(at, event):
                 at = advance(at, with_number(event, at.sequence + 1))
                 keys.append(event.key)
-        end = up_to if batch.complete else batch.events[-1].position if batch.events else end
+        end = up_to if page.complete else page.events[-1].position if page.events else end
     fresh = at.sequence - before
     # The window may have grown on the way: then it holds fewer of their keys than it has room for.
     filling = b"".join(keys[-frontier.size_at(up_to) :])

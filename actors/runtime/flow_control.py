@@ -3,9 +3,9 @@
 A message that finds its mailbox full costs twice: it was handed out for nothing, and is read from the stream
 when its turn comes. If the node itself is slow, that would happen to nearly every message. So a shard that
 holds `UNSETTLED_PAUSE_AT` messages asks for no more until half of them are done. But these may be for slow
-receivers, and others must not wait for them: after `ASK_PAUSE_S` the shard asks for another batch. A node
-whose event loop is late even for that has no time to spare; then the pause is `SATURATED_ASK_PAUSE_S`, during
-which the mailboxes of slow receivers fill up and these receivers are parked.
+receivers, and others must not wait for them: after `ASK_PAUSE_S` the shard requests more messages. A
+node whose event loop is late even for that has no time to spare; then the pause is `SATURATED_ASK_PAUSE_S`,
+during which the mailboxes of slow receivers fill up and these receivers are parked.
 
 The first message of each receiver does not count, since it waits for no other one: thousands of receivers may
 begin to hang at once, and others of their shard must not wait until all of these have been sent a request.
@@ -23,7 +23,7 @@ from actors.memory.unacked import NodeHolders
 UNSETTLED_PAUSE_AT = 64
 """Number of messages that a shard holds when it stops asking for more."""
 ASK_PAUSE_S = 0.01
-"""Pause before it asks for another batch although it still holds as many."""
+"""Pause before it requests more messages although it still holds as many."""
 SATURATED_ASK_PAUSE_S = 1.0
 """Pause between requests if the node has no time to spare."""
 HOLDERS_MAX = 2500

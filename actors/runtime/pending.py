@@ -268,10 +268,10 @@ class Pending:
             kept_to = dropped[0].position - 1 if dropped else cursor.read_to
             cursor.park(max(frontier, kept_to), len(dropped))
 
-    def take_read(self, batch: BacklogPage, up_to: int, last_stored: LastStored) -> None:
+    def take_read(self, page: BacklogPage, up_to: int, last_stored: LastStored) -> None:
         """Queue the events that were found, up to one that was there and is gone: that is recorded first."""
         known = last_stored.position
-        found = self.cursor.take_read(batch.events, complete=batch.complete, up_to=up_to, known=known)
+        found = self.cursor.take_read(page.events, complete=page.complete, up_to=up_to, known=known)
         for event in found.events:
             self.mailbox.append(event)
         if found.gone and not self.mailbox:

@@ -200,9 +200,9 @@ async def _head(host: Host, actor: Actor, waiting: int) -> Head | None:
     """The oldest event that is not settled; read from the stream if it is not in memory."""
     head = known_head(actor.state, actor.view(), actor.pending.in_flight)
     if head is None and waiting:
-        batch = await host.backlog.read(actor.receiver, actor.state.frontier.position, 0, REPEATS_MAX)
+        page = await host.backlog.read(actor.receiver, actor.state.frontier.position, 0, REPEATS_MAX)
         return known_head(actor.state, actor.view(), actor.pending.in_flight) or read_head(
-            actor.state, batch.events
+            actor.state, page.events
         )
     if head is not None and not head.type:
         event = await host.backlog.event(actor.receiver, head.position)

@@ -232,7 +232,7 @@ class Shard:
             self._marks = self._marks.raised(Marks(deliveries=read))
         return self._marks.deliveries
 
-    def flush_confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
+    def flush_confirmed(self, entries: Sequence[JournalEntry], position: int) -> None:
         """Take these facts as confirmed by the journal."""
         self.host.confirm(entries)
         self._router.ack(self.journal.routing.routed)

@@ -2,7 +2,7 @@
 
 It replaces a watch, whose consumer may disappear unnoticed when a server restarts. A core subscription on the
 subject is only a hint that wakes the follower. The messages themselves are read from the stream, from the
-last sequence on: after a hint, after a reconnect, and at a fixed interval even without a hint. If the stream
+last position on: after a hint, after a reconnect, and at a fixed interval even without a hint. If the stream
 was recreated before a reconnect, or lost its tail, everything in it is passed on again.
 """
 
@@ -81,7 +81,7 @@ class Follower:
 
     @property
     def applied(self) -> int:
-        """The sequence up to which everything has been passed on."""
+        """The position up to which everything has been passed on."""
         return self._place.position
 
     async def start(self) -> None:

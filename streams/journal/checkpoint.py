@@ -26,13 +26,14 @@ had no `routed`, version 3 no parked tenants."""
 class Checkpoint(Struct, frozen=True, kw_only=True):
     """The starting point of a new owner.
 
-    - `sequence`: every actor has a snapshot as of this sequence of the journal, or a later one.
+    - `journal_position`: every actor has a snapshot as of this position of the journal, or a later one
+      (`sequence` in JSON).
     - `floor`: the deliveries up to here are released.
     - `routed`, `parked_tenants`: `routing`, flat; `routed` is unknown before version 3.
     - `needed`: the lowest position of the deliveries that is still needed.
     - `holder`: the receiver that needs it; empty if messages are just not released yet.
     - `parked`: the parked receivers as version 1 listed them, with their wake-up times, if known.
-    - `parked_parts`: the journal sequence of each part of the list of parked receivers: those whose events
+    - `parked_parts`: the journal position of each part of the list of parked receivers: those whose events
       are only in the stream, or whose dead letters are not stored yet, so that no incoming message brings
       them back (`streams.journal.parked_receivers`).
     - `unclean`: the last claim that did not follow a release.

@@ -57,8 +57,8 @@ async def append(
     while True:
         answer = await js.publish(subject, data, headers)
         match answer:
-            case Stored(sequence):
-                return Appended(sequence)
+            case Stored(position):
+                return Appended(position)
             case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
                 last = await retry_until_answered(lambda: js.last_message(stream, subject))
                 ours = last is not None and last.data == data

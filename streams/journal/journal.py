@@ -77,8 +77,8 @@ class JournalListener(Protocol):
     def marks(self) -> Marks:
         """The highest messages that were read from the streams; asked at the cut."""
 
-    def flush_confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
-        """The journal holds these facts, at `sequence`. An empty flush has none."""
+    def flush_confirmed(self, entries: Sequence[JournalEntry], position: int) -> None:
+        """The journal holds these facts, at `position`. An empty flush has none."""
 
     def ownership_lost(self, why: str) -> None:
         """Stop the shard, which is no longer ours, and ack nothing."""
@@ -138,7 +138,7 @@ class Journal:
     - `claim`: the one in force.
     - `index`: of the last fact that was added.
     - `confirmed_index`: of the last fact that the journal holds.
-    - `sequence`, `floor`, `routing`, `marks`: of the last confirmed flush; at first, of the claim.
+    - `position`, `floor`, `routing`, `marks`: of the last confirmed flush; at first, of the claim.
     """
 
     def __init__(
@@ -305,10 +305,10 @@ class Journal:
             while True:
                 await self._until_due()
                 self._storing = self._cut()
-                sequence = await self._append(self._storing)
-                if sequence is None:
+                position = await self._append(self._storing)
+                if position is None:
                     return
-                self._confirm(self._storing, sequence)
+                self._confirm(self._storing, position)
         except Exception as error:
             log.error("journal.broken", extra={"shard": self.claim.shard}, exc_info=error)
             self._fenced("its journal broke")
@@ -367,7 +367,7 @@ class Journal:
         return _Flush(self._flush_number, entries, floor, routing, marks, data, self._cut_at)
 
     async def _append(self, flush: _Flush) -> int | None:
-        """Store the flush; returns its sequence, or None if the shard is no longer ours."""
+        """Store the flush; returns its position, or None if the shard is no longer ours."""
         shard, epoch, expected = self.claim.shard, self.claim.epoch, self.position
         while True:
             done = await append(
@@ -389,10 +389,10 @@ class Journal:
             log.info("journal.restarted", extra={"shard": shard, "expected": expected})
             expected = 0
 
-    def _confirm(self, flush: _Flush, sequence: int) -> None:
+    def _confirm(self, flush: _Flush, position: int) -> None:
         self._storing = None
         self._confirmed_flush = flush.number
-        self.position, self.floor, self.routing = sequence, flush.floor, flush.routing
+        self.position, self.floor, self.routing = position, flush.floor, flush.routing
         self.marks = flush.marks
         self.confirmed_index += len(flush.entries)
         self.totals.flushes += 1
@@ -401,7 +401,7 @@ class Journal:
         self.totals.append_s.add(self._loop.time() - flush.cut_at)
         self._progressed.set()
         self._progressed = asyncio.Event()
-        self._listener.flush_confirmed(flush.entries, sequence)
+        self._listener.flush_confirmed(flush.entries, position)
 
     def _fenced(self, why: str) -> None:
         self._end()

@@ -145,15 +145,15 @@ async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:
         )
 
 
-async def is_last(js: JetStream, proof: str, subject: str, sequence: int) -> bool:
-    """True if the newest message of `subject` is the one at `sequence` (0: there is none); waits for NATS.
+async def is_last(js: JetStream, proof: str, subject: str, position: int) -> bool:
+    """True if the newest message of `subject` is the one at `position` (0: there is none); waits for NATS.
 
     To prove it, an empty message is stored on the subject `proof` of the same stream under that condition,
     which only the leader can do.
     """
     pauses = Pauses()
     while True:
-        answer = await js.publish(proof, b"", {EXPECTED: str(sequence), EXPECTED_SUBJECT: subject})
+        answer = await js.publish(proof, b"", {EXPECTED: str(position), EXPECTED_SUBJECT: subject})
         match answer:
             case Stored():
                 return True

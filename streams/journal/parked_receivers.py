@@ -3,7 +3,7 @@
 It is in the bucket of the actors, next to the snapshots, in parts of some kilobytes each: a single message
 would exceed the server's limit, and every change would rewrite all of it. A changed part is written together
 with the snapshots of its receivers. The checkpoint says how many parts there are, and as of which journal
-sequence each was written, so a missing or outdated part is noticed.
+position each was written, so a missing or outdated part is noticed.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ READ_AT_ONCE = 16
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """A part of the list as of the journal sequence `as_of`: receivers with their wake-up times, if known."""
+    """A part of the list as of the journal position `as_of`: receivers with their wake-up times, if known."""
 
     v: int = VERSION
     as_of: int
@@ -104,20 +104,20 @@ class ParkedReceivers:
         """The part, as it is stored."""
         return msgspec.json.encode(Part(as_of=as_of, receivers=self._parts[number]))
 
-    def as_of(self, sequence: int) -> tuple[int, ...]:
-        """The journal sequence of each part after the changed ones are written as of `sequence`.
+    def as_of(self, position: int) -> tuple[int, ...]:
+        """The journal position of each part after the changed ones are written as of `position`.
 
         Empty parts at the end are left out.
         """
         count = len(self._parts)
         while count and not self._parts[count - 1]:
             count -= 1
-        return tuple(sequence if each in self.changed else self._as_of[each] for each in range(count))
+        return tuple(position if each in self.changed else self._as_of[each] for each in range(count))
 
-    def written(self, sequence: int) -> None:
-        """Take the changed parts as stored as of `sequence`."""
+    def written(self, position: int) -> None:
+        """Take the changed parts as stored as of `position`."""
         for number in self.changed:
-            self._as_of[number] = sequence
+            self._as_of[number] = position
         self.changed.clear()
 
     def _assign(self, receiver: str, wakes_at: float | None, number: int) -> None:

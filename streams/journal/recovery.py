@@ -119,8 +119,8 @@ async def _newest_checkpoint(js: JetStream, names: Names, claim: Claim) -> Check
     subject, pauses = names.actor_keys.checkpoint(claim.shard), Pauses()
     while True:
         message = await retry_until_answered(lambda: js.last_message(names.actors, subject))
-        sequence = message.position if message else 0
-        if not claim.replicated or await is_last(js, names.actor_keys.proof(claim.shard), subject, sequence):
+        position = message.position if message else 0
+        if not claim.replicated or await is_last(js, names.actor_keys.proof(claim.shard), subject, position):
             return decode_checkpoint(message.data, subject) if message and message.data else None
         await pauses.wait()
 
@@ -141,7 +141,7 @@ async def _not_owned_or_restored(js: JetStream, names: Names, claim: Claim, what
 async def read_tail(
     js: JetStream, names: Names, claim: Claim, node: str, after: int
 ) -> list[RecordedFlush] | NotOwned:
-    """The flushes after the sequence `after`, the last of which is our claim."""
+    """The flushes after the position `after`, the last of which is our claim."""
     tail: list[RecordedFlush] = []
     at = after
     while at < claim.journal_position:
@@ -186,7 +186,7 @@ async def _read_on(js: JetStream, names: Names, shard: int, at: int) -> list[Sto
 
 
 def _facts(tail: list[RecordedFlush]) -> Iterator[tuple[int, Fact]]:
-    """The facts of the tail about actors, each with its journal sequence."""
+    """The facts of the tail about actors, each with its journal position."""
     for recorded in tail:
         for fact in recorded.flush.facts:
             if not isinstance(fact, Claimed):
@@ -234,8 +234,8 @@ def _fold(loaded: dict[str, Snapshot | None], tail: list[RecordedFlush]) -> dict
         for receiver, snapshot in loaded.items()
     }
     as_of = {receiver: 0 if snapshot is None else snapshot.as_of for receiver, snapshot in loaded.items()}
-    for sequence, fact in _facts(tail):
-        if sequence > as_of[fact.receiver]:
+    for position, fact in _facts(tail):
+        if position > as_of[fact.receiver]:
             states[fact.receiver] = evolve_checked(states[fact.receiver], fact)
     return states
 

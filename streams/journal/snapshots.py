@@ -1,6 +1,6 @@
 """Snapshots of actors, and the checkpoint that says how far they reach, in the bucket of the actors.
 
-They only shorten recovery: the journal is the truth. A snapshot says as of which journal sequence it is
+They only shorten recovery: the journal is the truth. A snapshot says as of which journal position it is
 valid, and is read from the leader. Both are written in atomic batches under two expectations. The one on the
 key `_owner` is the fence: a process that wakes up late cannot overwrite a new state with an old one. The one
 on the checkpoint, which every batch writes, stops late batches of our own: a batch that was repeated because
@@ -39,7 +39,7 @@ BATCH_TIMEOUT_S = 5.0
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """An actor as of the journal sequence `as_of`, and of every later sequence that does not name it."""
+    """An actor as of the journal position `as_of`, and of every later one whose flush does not name it."""
 
     v: int = VERSION_WITHOUT_GROUPS
     as_of: int
@@ -80,18 +80,18 @@ class Snapshots:
         return None if snapshot is None else snapshot.state
 
     async def read(self, receiver: str, due: float = 0.0) -> Snapshot | None:
-        """The last snapshot, with the journal sequence as of which it is valid."""
+        """The last snapshot, with the journal position as of which it is valid."""
         subject = self._names.actor_keys.actor(self._claim.shard, receiver)
         async with self._slots.slot(due):
             message = await self._js.last_message(self._names.actors, subject)
             if self._claim.replicated:
                 # A state that is older than its checkpoint lacks facts, and numbers that they assigned.
-                proof, sequence = (
+                proof, position = (
                     self._names.actor_keys.proof(self._claim.shard),
                     message.position if message else 0,
                 )
-                if not await is_last(self._js, proof, subject, sequence):
-                    raise Unavailable(f"{subject}: the snapshot at {sequence} is not the newest")
+                if not await is_last(self._js, proof, subject, position):
+                    raise Unavailable(f"{subject}: the snapshot at {position} is not the newest")
         if message is None or not message.data:
             return None
         return read_versioned(_decoder, message.data, VERSION, subject)
@@ -118,7 +118,7 @@ class Snapshots:
         The changed parts of the list of parked receivers are written, too; the list must not change
         meanwhile.
 
-        The states are as of the confirmed journal sequence `as_of`. Returns False if another node owns the
+        The states are as of the confirmed journal position `as_of`. Returns False if another node owns the
         shard. Raises `Unavailable` if it cannot be stored for a while, and `ApiError` if the bucket is gone.
         A part may be stored then, which does no harm: only the last batch carries the new checkpoint, and the
         others repeat the one in force.
@@ -180,8 +180,8 @@ class Snapshots:
             checkpoint_put = Put(self._checkpoint, data, {EXPECTED: str(self._revision)})
             answer = await self._js.publish_batch(fenced(puts, checkpoint_put, self._fence))
             match answer:
-                case Stored(sequence):
-                    self._in_force, self._revision = data, sequence
+                case Stored(position):
+                    self._in_force, self._revision = data, position
                     return True
                 case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
                     if not await still_owns(self._js, self._names, self._claim):

@@ -77,7 +77,7 @@ class StreamInfo(Struct, frozen=True):
     """A stream as its leader sees it.
 
     - `created`: the server's RFC 3339 text as it came, since it is only ever compared.
-    - `first`: sequence of the oldest message that is left; last + 1 if there is none.
+    - `first`: position of the oldest message that is left; last + 1 if there is none.
     - `max_bytes`: -1 means no limit.
     - `heard_s`: how long ago a majority last followed the answering leader; 0.0 for a single server.
     - `last_at`: when the message at `last` was stored, in seconds since the epoch; 0.0 if not known.
@@ -100,7 +100,7 @@ class StreamInfo(Struct, frozen=True):
 class ConsumerInfo(Struct, frozen=True):
     """A consumer as its leader sees it.
 
-    - `delivered`, `ack_floor`: stream sequences.
+    - `delivered`, `ack_floor`: positions in the stream.
     - `delivered_consumer`, `ack_floor_consumer`: the consumer's own sequences.
     - `pending`: messages that are not handed out yet.
     - `unacked`: messages that are handed out, and neither acked nor given up.

@@ -215,7 +215,7 @@ class JetStream:
     async def publish_batch(self, puts: Sequence[Put], timeout_s: float = 5.0) -> Answer:
         """Store 1 to 1,000 messages of one stream, all or nothing (ADR-50); the stream must allow this.
 
-        Expectations in the headers of any of them hold for the whole batch. The answer contains the sequence
+        Expectations in the headers of any of them hold for the whole batch. The answer contains the position
         of the last message.
         """
         if not 1 <= len(puts) <= BATCH_MAX:
@@ -240,9 +240,9 @@ class JetStream:
         """The newest message of `subject` (may be a wildcard), from the leader."""
         return await self._message(stream, {"last_by_subj": subject})
 
-    async def next_message(self, stream: str, subject: str, sequence: int) -> StoredMessage | None:
-        """The first message of `subject` (may be a wildcard) at or after `sequence`, from the leader."""
-        return await self._message(stream, {"seq": max(sequence, 1), "next_by_subj": subject})
+    async def next_message(self, stream: str, subject: str, position: int) -> StoredMessage | None:
+        """The first message of `subject` (may be a wildcard) at or after `position`, from the leader."""
+        return await self._message(stream, {"seq": max(position, 1), "next_by_subj": subject})
 
     async def first_since(self, stream: str, subject: str, at: float) -> StoredMessage | None:
         """The first message of `subject` that was stored at the time `at` or later, from the leader.
@@ -251,19 +251,19 @@ class JetStream:
         """
         return await self._message(stream, {"next_by_subj": subject, "start_time": rfc3339(at)})
 
-    async def message(self, stream: str, sequence: int) -> StoredMessage | None:
-        """The message at `sequence`, from the leader."""
-        return await self._message(stream, {"seq": sequence})
+    async def message(self, stream: str, position: int) -> StoredMessage | None:
+        """The message at `position`, from the leader."""
+        return await self._message(stream, {"seq": position})
 
-    async def delete(self, stream: str, sequence: int) -> bool:
-        """Delete the message at `sequence` and overwrite it on disk; returns False if there was none.
+    async def delete(self, stream: str, position: int) -> bool:
+        """Delete the message at `position` and overwrite it on disk; returns False if there was none.
 
         The server has one code for "there is none" and "not allowed", so a second request is needed.
         """
         try:
-            await self._api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence}, ApiReply)
+            await self._api(f"STREAM.MSG.DELETE.{stream}", {"seq": position}, ApiReply)
         except ApiError:
-            if await self.message(stream, sequence) is not None:
+            if await self.message(stream, position) is not None:
                 raise
             return False
         return True
@@ -276,18 +276,18 @@ class JetStream:
         self,
         stream: str,
         subject: str,
-        sequence: int,
+        position: int,
         batch: int = 256,
         max_bytes: int = 4 << 20,
         timeout_s: float = 5.0,
     ) -> Page:
-        """Messages of `subject` (may be a wildcard) from `sequence` on, from any replica (ADR-31).
+        """Messages of `subject` (may be a wildcard) from `position` on, from any replica (ADR-31).
 
         At most `batch` of them, and about `max_bytes`. A replica may lag, so its end need not be the end of
         the stream. Raises `Unavailable`, also if the stream has no direct get.
         """
-        which = {"seq": max(sequence, 1), "next_by_subj": subject, "batch": batch, "max_bytes": max_bytes}
-        return await self._direct(stream, which, timeout_s, f"from {sequence}")
+        which = {"seq": max(position, 1), "next_by_subj": subject, "batch": batch, "max_bytes": max_bytes}
+        return await self._direct(stream, which, timeout_s, f"from {position}")
 
     async def last_of(self, stream: str, subjects: Sequence[str], timeout_s: float = 5.0) -> Page:
         """The newest message of each subject that has one, all from the same replica.
@@ -373,9 +373,9 @@ class JetStream:
         return stream_info(await self._api(f"STREAM.UPDATE.{config['name']}", config, StreamReply))
 
     async def purge(self, stream: str, up_to: int) -> int:
-        """Delete all messages below the sequence `up_to`; returns how many.
+        """Delete all messages below the position `up_to`; returns how many.
 
-        Nothing is below the first sequence, but nats-server 2.14.1 and older would delete everything then.
+        Nothing is below the first position, but nats-server 2.14.1 and older would delete everything then.
         """
         if up_to <= 1:
             return 0

@@ -225,7 +225,7 @@ def is_page_part(message: Message) -> bool:
 def page(parts: list[Message]) -> Page | Unanswered:
     """The page that these answers to one batch direct get form; the last of them is its status.
 
-    Each message names the one before it, so a lost one is not mistaken for a gap in the sequences.
+    Each message names the one before it, so a lost one is not mistaken for a gap in the positions.
     """
     end = parts.pop().headers or {}
     status = end.get(STATUS)
@@ -247,10 +247,10 @@ def page(parts: list[Message]) -> Page | Unanswered:
 
 
 def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
-    subject, sequence, time = headers[SUBJECT], headers[SEQUENCE], headers[TIME_STAMP]
+    subject, position, time = headers[SUBJECT], headers[SEQUENCE], headers[TIME_STAMP]
     for name in DIRECT_GET:
         headers.pop(name, None)
-    return StoredMessage(subject, int(sequence), epoch_of(time), headers, data)
+    return StoredMessage(subject, int(position), epoch_of(time), headers, data)
 
 
 class SharedHeaders(dict[str, str]):

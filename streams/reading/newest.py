@@ -66,7 +66,7 @@ async def newest(js: JetStream, stream: str, subjects: Sequence[str]) -> AsyncIt
 
 @asynccontextmanager
 async def _asking(js: JetStream, subject: str) -> AsyncIterator[AsyncIterator[Message]]:
-    """The messages that the consumer hands out, batch after batch."""
+    """The messages that the consumer hands out, request after request."""
     inbox, came = js.wire.new_inbox(), asyncio.Queue[Message]()
     subscription = await js.wire.subscribe(f"{inbox}.*", came.put_nowait)
     limits = {"batch": BATCH_MESSAGES, "max_bytes": BATCH_BYTES, "expires": int(CHANGED_WAIT_S * 1e9)}
@@ -81,7 +81,7 @@ async def _asking(js: JetStream, subject: str) -> AsyncIterator[AsyncIterator[Me
                 if message.reply:
                     left -= 1
                     yield message
-                elif message.subject == answers:  # Otherwise it is a late answer to an earlier batch.
+                elif message.subject == answers:  # Otherwise it is a late answer to an earlier request.
                     if (message.headers or {}).get(STATUS) in NOTHING_MORE:
                         return
                     left = 0

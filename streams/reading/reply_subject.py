@@ -20,7 +20,7 @@ TOKENS_WITHOUT_DOMAIN = 9
 class DeliveryInfo(Struct, frozen=True, gc=False):
     """The information in a reply subject.
 
-    - `position`: the message's sequence in the stream.
+    - `position`: the message's place in the stream.
     - `number`: the consumer's number of the delivery.
     - `stored_at`: the server's time of the message, in seconds since the epoch.
     - `pending`: how many messages the consumer has left to hand out.

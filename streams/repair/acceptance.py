@@ -93,7 +93,7 @@ class Repair:
         self._names = names
         self.claim = claimed
         self._node = node
-        self._sequence = claimed.journal_position
+        self._journal_position = claimed.journal_position
         self._flushes = 0
 
     async def run(self, agreed: Damage) -> tuple[Damage, int]:
@@ -217,12 +217,12 @@ class Repair:
                 self._names.journal,
                 self._names.journal_of(claimed.shard),
                 data,
-                expected=self._sequence,
+                expected=self._journal_position,
                 message_id=message_id(claimed.shard, claimed.epoch, self._flushes),
             )
             if not isinstance(done, Appended):
                 raise self._overtaken("another process writes its journal")
-            self._sequence = done.position
+            self._journal_position = done.position
 
     async def _write(self, recovery: Recovery, states: dict[str, State], after: FlushMembers) -> None:
         """Store snapshots and checkpoint, which make the current streams the right ones from now on."""
@@ -230,12 +230,12 @@ class Repair:
         parked_list = recovery.parked_list
         parked_list.update(states.values())
         checkpoint = Checkpoint(
-            journal_position=self._sequence,
+            journal_position=self._journal_position,
             floor=after.floor,
             routed=after.routing.routed,
             parked_tenants=after.routing.parked_tenants,
             needed=min(recovery.checkpoint.needed, after.floor + 1, *needed),
-            parked_parts=parked_list.as_of(self._sequence),
+            parked_parts=parked_list.as_of(self._journal_position),
             unclean=after.unclean,
             created=recovery.created,
             marks=after.marks,
@@ -244,7 +244,7 @@ class Repair:
         written = list(states.values())
         self._hold(
             await retry_until_answered(
-                lambda: snapshots.write(written, [], self._sequence, checkpoint, parked_list)
+                lambda: snapshots.write(written, [], self._journal_position, checkpoint, parked_list)
             )
         )
 

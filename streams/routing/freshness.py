@@ -2,7 +2,7 @@
 
 Following the bucket is not enough. The follower may have stopped receiving, or the process may have slept; an
 event that was published after a subscription would then be matched without it, and the receiver would miss
-it. So the leader is asked for the bucket's last sequence, and nothing is matched before that is applied.
+it. So the leader is asked for the bucket's last position, and nothing is matched before that is applied.
 """
 
 import asyncio

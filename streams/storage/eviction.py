@@ -1,7 +1,7 @@
 """Chooses the events to evict when the deliveries are full: one tenant's backlog costs others no event.
 
 Settled messages go first, at any position: an old waiting event keeps later messages from being purged by
-sequence. Then the tenant with the largest backlog loses its oldest events.
+position. Then the tenant with the largest backlog loses its oldest events.
 
 The size of a backlog is estimated from a sample: each message stands for those that follow it
 (`streams/reading/sampling.py`). All nodes look at nearly the same messages, so they choose alike without

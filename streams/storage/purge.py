@@ -1,4 +1,4 @@
-"""Purges messages that are no longer needed: by sequence, which is quick and hardly affects other requests.
+"""Purges messages that are no longer needed: by position, which is quick and hardly affects other requests.
 
 The position from which a shard needs a stream only moves forward, since checkpoints only grow and a settled
 event stays settled. So a purge up to a position that was right once is never wrong later, even if its process

@@ -165,8 +165,8 @@ class SettledPositions:
         subject = keys.actor(shard, UNKNOWN_RECEIVERS)
         message = await retry_until_answered(lambda: js.last_message(self._names.actors, subject))
         if replicated(self._deliveries):
-            sequence = message.position if message else 0
-            if not await is_last(js, keys.proof(shard), subject, sequence):
+            position = message.position if message else 0
+            if not await is_last(js, keys.proof(shard), subject, position):
                 return None
         return NOT_WRITTEN if message is None or not message.data else _decoded(message)
 

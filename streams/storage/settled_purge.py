@@ -1,6 +1,6 @@
-"""Purges settled messages by subject, where an old one that waits keeps others from being purged by sequence.
+"""Purges settled messages by subject, where an old one that waits keeps others from being purged by position.
 
-That holds up the stream for 4 µs a message, so it is done only if nothing can be purged by sequence.
+That holds up the stream for 4 µs a message, so it is done only if nothing can be purged by position.
 
 A server that lost power may have lost the end of the stream, and given its positions to new messages. So
 right before each purge the shard's records are compared with the stream, over the same connection.

@@ -2,7 +2,7 @@
 
 What is recorded as routed is settled. A router reads only what is not, also after a takeover, so everything
 of a tenant up to the position before its first unrouted event can be purged by the tenant's subject. A parked
-tenant keeps later events of others from being purged by sequence.
+tenant keeps later events of others from being purged by position.
 """
 
 from actors.ids import tenant_of

@@ -112,12 +112,12 @@ class WatchedServer(FakeServer):
         self._sender = session.name
         super().receive(session, frame)
 
-    def _ack(self, stream: str, name: str, sequence: int, number: int, message: object) -> bool:
+    def _ack(self, stream: str, name: str, position: int, number: int, message: object) -> bool:
         if self.checkers is not None and name.startswith(("shard-", "route-")):
             kind, shard, epoch = name.split("-")[:3]
             acked = self.checkers.acked if kind == "shard" else self.checkers.acked_events
-            acked(self._sender, int(shard), int(epoch), sequence)
-        return super()._ack(stream, name, sequence, number, message)  # type: ignore[arg-type]
+            acked(self._sender, int(shard), int(epoch), position)
+        return super()._ack(stream, name, position, number, message)  # type: ignore[arg-type]
 
 
 class ProcessTime:

@@ -121,9 +121,9 @@ async def _read_to(actor: Actor, position: int) -> list[Event]:
     receiver, backlog, found = actor.receiver, actor.environment.backlog, list[Event]()
     frontier, after = actor.state.frontier, actor.pending.cursor.read_to
     while after < position and len(_fresh(frontier, found)) <= UNRECORDED_MAX:
-        batch = await backlog.read(receiver, after, position, MAILBOX_MAX)
-        found += [each for each in batch.events if each.position <= position]
-        after = position if batch.complete or not batch.events else batch.events[-1].position
+        page = await backlog.read(receiver, after, position, MAILBOX_MAX)
+        found += [each for each in page.events if each.position <= position]
+        after = position if page.complete or not page.events else page.events[-1].position
     if actor.state.frontier is not frontier or (
         len(found) <= UNRECORDED_MAX and not any(each.position == position for each in found)
     ):

@@ -72,12 +72,12 @@ async def _read(actor: Actor) -> Numbered | None:
         frontier, up_to, known = actor.state.frontier, cursor.seen_to, cursor.last_stored
         cursor.reading = True
         try:
-            batch = await actor.environment.backlog.read(actor.receiver, cursor.read_to, up_to, MAILBOX_MAX)
+            page = await actor.environment.backlog.read(actor.receiver, cursor.read_to, up_to, MAILBOX_MAX)
         finally:
             cursor.reading = False
         if actor.state.frontier is not frontier or pending.in_flight:
             raise _at_work(actor)
-        pending.take_read(batch, up_to, known)
+        pending.take_read(page, up_to, known)
         _drop_duplicates(actor)
         if found := _known(actor):
             return found

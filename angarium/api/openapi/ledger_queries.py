@@ -41,7 +41,7 @@ class AttemptPage(Struct, frozen=True, kw_only=True):
 class RepeatItem(Struct, frozen=True):
     """A message that was dropped, since the receiver already had one with that id.
 
-    `position` is its sequence in the stream of the deliveries.
+    `position` is its place in the stream of the deliveries.
     """
 
     at: str

@@ -384,7 +384,7 @@ class Maintenance:
         await purge_deliveries(js, names, self._shards, deliveries, self._keep_since(), certain_end)
 
     async def _purge_settled(self) -> None:
-        """Purge by subject what is still too much: most may have gone by sequence since the samples."""
+        """Purge by subject what is still too much: most may have gone by position since the samples."""
         if self._sampled is not None:
             js, names = self._context.js, self._context.names
             deliveries = await stream_info(js, names.deliveries)

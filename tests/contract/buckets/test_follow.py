@@ -20,14 +20,14 @@ NEVER_S = 3600.0
 
 class Followed:
     def __init__(self) -> None:
-        self.sequences: list[int] = []
+        self.positions: list[int] = []
 
     def __call__(self, message: StoredMessage) -> None:
-        self.sequences.append(message.position)
+        self.positions.append(message.position)
 
-    async def until(self, sequences: list[int]) -> None:
-        await until(lambda: len(self.sequences) >= len(sequences))
-        assert self.sequences == sequences
+    async def until(self, positions: list[int]) -> None:
+        await until(lambda: len(self.positions) >= len(positions))
+        assert self.positions == positions
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def test_start_returns_when_all_is_handed_on(js: JetStream, stream: Stream
     follower = Follower(js, prefix, f"{prefix}.k.*", followed, every_s=NEVER_S)
     assert follower.applied == 0
     await follower.start()
-    assert followed.sequences == list(range(1, 601))
+    assert followed.positions == list(range(1, 601))
     assert follower.applied == 600
     await follower.stop()
 
@@ -63,7 +63,7 @@ async def test_a_whole_stream_is_read_in_few_requests_that_name_no_subject(
     followed = Followed()
     follower = Follower(js, prefix, f"{prefix}.>", followed, every_s=NEVER_S, whole_stream=True)
     await follower.start()
-    assert followed.sequences == list(range(1, 601))
+    assert followed.positions == list(range(1, 601))
     assert asked == [ALL_SUBJECTS]
     await js.publish(f"{prefix}.k.7", b"")
     await followed.until([*range(1, 602)])
@@ -133,9 +133,9 @@ async def test_a_key_that_changes_all_the_time_is_read_at_a_limited_rate(
     began = asyncio.get_running_loop().time()
     for _ in range(300):
         await js.publish(f"{prefix}.key", b"")
-    await until(lambda: followed.sequences[-1:] == [300])
+    await until(lambda: followed.positions[-1:] == [300])
     reads = (asyncio.get_running_loop().time() - began) / READ_PAUSE_S + 2
-    assert len(followed.sequences) <= 2 * reads
+    assert len(followed.positions) <= 2 * reads
     await follower.stop()
 
 
@@ -192,10 +192,10 @@ async def test_a_follower_without_hints_catches_up_when_asked(
         await js.publish(f"{prefix}.other", b"")
         deaf.shown[subject] += [0, 2]
         await follower.catch_up()
-        assert followed.sequences == [1, 2, 3]
+        assert followed.positions == [1, 2, 3]
         await follower.catch_up()
         assert not deaf.shown[subject]
-        assert followed.sequences == [1, 2, 3]
+        assert followed.positions == [1, 2, 3]
 
 
 async def test_a_message_deleted_before_it_was_shown_is_not_waited_for(
@@ -211,7 +211,7 @@ async def test_a_message_deleted_before_it_was_shown_is_not_waited_for(
         deaf.shown[subject] += [0]
         deaf.before_last[subject] += [nothing, wipe]
         await follower.catch_up()
-        assert followed.sequences == []
+        assert followed.positions == []
 
 
 async def nothing() -> None:
@@ -247,7 +247,7 @@ async def test_after_stop_nothing_is_handed_on(js: JetStream, stream: StreamInfo
     await js.publish(f"{prefix}.k", b"")
     await going.until([1])
     await followers[1].stop()
-    assert stopped.sequences == []
+    assert stopped.positions == []
 
 
 async def test_an_error_of_the_handler_is_not_silent(js: JetStream, stream: StreamInfo, prefix: str) -> None:

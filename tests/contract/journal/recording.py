@@ -27,7 +27,7 @@ class Recording:
         self.journal.start()
 
     async def record(self, *facts: Fact) -> int:
-        """Returns the journal sequence of the last of them."""
+        """Returns the journal position of the last of them."""
         for fact in facts:
             before = self.states.get(fact.receiver, State(receiver=fact.receiver))
             self.states[fact.receiver] = evolve(before, fact)
@@ -36,14 +36,14 @@ class Recording:
         return self.journal.position
 
     async def snapshot(self, checkpoint: Checkpoint | None = None) -> None:
-        sequence = self.journal.position
+        position = self.journal.position
         states = list(self.states.values())
         self.listed.update(states)
         checkpoint = checkpoint or Checkpoint(
-            journal_position=sequence, routed=0, parked_parts=self.listed.as_of(sequence)
+            journal_position=position, routed=0, parked_parts=self.listed.as_of(position)
         )
-        assert await self.snapshots.write(states, [], sequence, checkpoint, self.listed)
-        self.listed.written(sequence)
+        assert await self.snapshots.write(states, [], position, checkpoint, self.listed)
+        self.listed.written(position)
 
     async def stop(self) -> None:
         await self.journal.stop()

@@ -45,7 +45,7 @@ class TestFlushes:
         assert listening.indices == list(range(1, 11))
         assert [entry.state for entry in listening.entries] == [blank()] * 10
         assert journal.confirmed_index == 10
-        assert listening.sequences == [journal.position] == [(await last_of(js, names)).position]
+        assert listening.positions == [journal.position] == [(await last_of(js, names)).position]
 
     async def test_an_urgent_fact_takes_those_before_it_along(
         self, js: JetStream, names: Names, keep: Keep
@@ -143,10 +143,10 @@ class TestFlushes:
 
     async def test_a_quiet_shard_gives_signs_of_life(self, js: JetStream, names: Names, keep: Keep) -> None:
         journal, listening = await keep(retention_s=0.4)
-        await until(lambda: len(listening.sequences) >= 2)
+        await until(lambda: len(listening.positions) >= 2)
         assert [flush.facts for flush in (await flushes(js, names))[:2]] == [(), ()]
         assert listening.entries == []
-        assert journal.position >= listening.sequences[1]
+        assert journal.position >= listening.positions[1]
 
 
 class TestFloor:

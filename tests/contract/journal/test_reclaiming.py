@@ -65,7 +65,7 @@ async def test_a_flush_that_was_stored_without_an_answer_is_confirmed(
     assert listening.entries == []
     assert await lapse(journal, js, names)
     assert listening.indices == [1, 2]
-    assert listening.sequences == [stored]
+    assert listening.positions == [stored]
     faulty.faults.clear()
     add(journal, 1, urgent=True)
     await listening.has(3)

@@ -101,10 +101,10 @@ class TestRecover:
     async def test_parked_actors_that_a_checkpoint_of_version_1_names_come_back(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
-        sequence = await shard.record(Unparked(receiver=OTHER, at=2.0))
+        position = await shard.record(Unparked(receiver=OTHER, at=2.0))
         named: dict[str, float | None] = {"acme.quiet": 12.5, OTHER: None}
-        checkpoint = Checkpoint(v=1, journal_position=sequence - 1, parked=named)
-        assert await shard.snapshots.write([], [], sequence, checkpoint)
+        checkpoint = Checkpoint(v=1, journal_position=position - 1, parked=named)
+        assert await shard.snapshots.write([], [], position, checkpoint)
         recovery = await taken_over(js, names)
         assert recovery.parked == {"acme.quiet": 12.5}
         assert recovery.parked_list.receivers() == named
@@ -175,9 +175,9 @@ class TestReadTail:
     async def test_an_answer_of_a_lagging_replica_is_read_again(
         self, js: JetStream, names: Names, shard: Recording, faulty: FaultyJetStream
     ) -> None:
-        sequences = [await shard.record(repeated(position)) for position in (1, 2, 3)]
+        stored = [await shard.record(repeated(place)) for place in (1, 2, 3)]
         claimed = await own(js, names, "b")
-        faulty.shown[names.journal_of(SHARD)].extend([0, sequences[0], sequences[0], sequences[2]])
+        faulty.shown[names.journal_of(SHARD)].extend([0, stored[0], stored[0], stored[2]])
         recovery = await recover(faulty, names, claimed, "b")
         assert isinstance(recovery, Recovery)
         assert recovery.states == shard.states

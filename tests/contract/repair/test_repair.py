@@ -236,7 +236,7 @@ async def test_an_older_node_does_not_drop_what_was_accepted(
     journal = Journal(js, names, claimed, "a", listening, time=Clocks(), retention_s=3600.0)
     journal.start()
     journal.flush_soon()
-    await until(lambda: bool(listening.sequences))
+    await until(lambda: bool(listening.positions))
     await journal.stop()
     with monkeypatch.context() as older:
         older.setattr(envelope, "VERSION", 1)

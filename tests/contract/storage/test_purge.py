@@ -65,9 +65,9 @@ class Shard:
 
     async def flush_soon(self) -> None:
         """A flush with nothing in it."""
-        flushes = len(self.listening.sequences)
+        flushes = len(self.listening.positions)
         self.journal.flush_soon()
-        await until(lambda: len(self.listening.sequences) > flushes)
+        await until(lambda: len(self.listening.positions) > flushes)
         assert not self.listening.entries
 
     async def checkpoint(self, needed: int = 1, holder: str = "") -> int:

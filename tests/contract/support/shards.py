@@ -42,7 +42,7 @@ class Listening:
 
     def __init__(self, released: Callable[[int], int] = lambda index: 0) -> None:
         self.entries: list[JournalEntry] = []
-        self.sequences: list[int] = []
+        self.positions: list[int] = []
         self.fences: list[str] = []
         self.released = released
         self.known = Marks()
@@ -57,9 +57,9 @@ class Listening:
     def marks(self) -> Marks:
         return self.known
 
-    def flush_confirmed(self, entries: Sequence[JournalEntry], sequence: int) -> None:
+    def flush_confirmed(self, entries: Sequence[JournalEntry], position: int) -> None:
         self.entries += entries
-        self.sequences.append(sequence)
+        self.positions.append(position)
 
     def ownership_lost(self, why: str) -> None:
         self.fences.append(why)

@@ -83,9 +83,9 @@ class Alerts:
         """The stream of events has nothing below `first` any more."""
         self._first_kept = first
 
-    def purged_one(self, sequence: int) -> None:
+    def purged_one(self, position: int) -> None:
         """A purge by subject has taken an event."""
-        self._purged.add(sequence)
+        self._purged.add(position)
 
     def unsettled(self) -> str:
         """Says in a sentence which event is missing, or nothing."""

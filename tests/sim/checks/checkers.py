@@ -231,27 +231,27 @@ class Checkers:
             self.fanout.purged(first)
             self.alerts.purged(first)
 
-    def purged_one(self, stream: str, sequence: int) -> None:
+    def purged_one(self, stream: str, position: int) -> None:
         """A purge by subject has taken a message."""
-        if self.strays.gone(stream, sequence):
+        if self.strays.gone(stream, position):
             return
         if stream == self.names.deliveries:
-            self.world.say("purged %d", sequence)
-            self.deliveries_kept.purged_one(sequence)
-            self.deliveries.delete(sequence)
+            self.world.say("purged %d", position)
+            self.deliveries_kept.purged_one(position)
+            self.deliveries.delete(position)
         elif stream == self.names.events:
-            self.fanout.purged_one(sequence)
-            self.alerts.purged_one(sequence)
+            self.fanout.purged_one(position)
+            self.alerts.purged_one(position)
 
-    def deleted(self, stream: str, sequence: int) -> None:
+    def deleted(self, stream: str, position: int) -> None:
         """An operator has deleted a message; streams of keys replace theirs in the same way."""
-        if self.strays.gone(stream, sequence):
+        if self.strays.gone(stream, position):
             return
         if stream == self.names.deliveries:
-            self.world.say("deleted %d", sequence)
-            self.deliveries.delete(sequence)
+            self.world.say("deleted %d", position)
+            self.deliveries.delete(position)
         elif stream == self.names.dead_letters:
-            self.letters.deleted(sequence)
+            self.letters.deleted(position)
 
     def stored(self, stream: str, message: Stored) -> None:
         if self.strays.stored(stream, message):
@@ -347,8 +347,8 @@ class Checkers:
         shard = self.nodes[node].owned.get(ledger.shard) if node in self.nodes else None
         if shard is None or shard.ended.is_set() or shard.claim.epoch != epoch or not ledger.flushes:
             return
-        sequence, flush = ledger.flushes[-1]
-        if flush.epoch != epoch or shard.journal.position != sequence:
+        position, flush = ledger.flushes[-1]
+        if flush.epoch != epoch or shard.journal.position != position:
             return
         for fact in flush.facts:
             if not isinstance(fact, f.Claimed):
@@ -432,7 +432,7 @@ class Checkers:
     def _check_checkpoint(self, ledger: ShardLedger, checkpoint: Checkpoint) -> None:
         """Snapshots and tail give the whole fold; what is parked is named; nothing needed is let go."""
         at, named = checkpoint.journal_position, self.parked.named(ledger.shard, checkpoint)
-        flush = ledger.by_sequence.get(at)
+        flush = ledger.by_position.get(at)
         if flush is not None and checkpoint.floor > flush.floor:
             self.world.fail(f"the checkpoint at {at} has the floor {checkpoint.floor}, not {flush.floor}")
         if flush is not None and checkpoint.routed != flush.routed:

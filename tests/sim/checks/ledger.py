@@ -188,7 +188,7 @@ class ShardLedger:
     def __init__(self, shard: int, deliveries: Deliveries, fail: Fail) -> None:
         self.shard = shard
         self.flushes: list[tuple[int, Flush]] = []
-        self.by_sequence: dict[int, Flush] = {}
+        self.by_position: dict[int, Flush] = {}
         self.states: dict[str, State] = {}
         self.past: dict[str, list[tuple[int, State]]] = {}
         self.numberings: dict[str, Numbering] = {}
@@ -214,11 +214,11 @@ class ShardLedger:
         before, self._acked_to = self._acked_to, max(self._acked_to, position)
         return range(before + 1, position + 1)
 
-    def add(self, sequence: int, flush: Flush) -> None:
+    def add(self, position: int, flush: Flush) -> None:
         """The server has stored it."""
         self._check_order(flush)
-        self.flushes.append((sequence, flush))
-        self.by_sequence[sequence] = flush
+        self.flushes.append((position, flush))
+        self.by_position[position] = flush
         changed: dict[str, None] = {}
         for fact in flush.facts:
             if isinstance(fact, f.Claimed):
@@ -227,7 +227,7 @@ class ShardLedger:
                 self._fold(fact, flush.node)
                 changed[fact.receiver] = None
         for receiver in changed:
-            self.past.setdefault(receiver, []).append((sequence, self.states[receiver]))
+            self.past.setdefault(receiver, []).append((position, self.states[receiver]))
 
     def _check_order(self, flush: Flush) -> None:
         who = f"flush {flush.flush} of {flush.node} under epoch {flush.epoch}"
@@ -279,16 +279,16 @@ class ShardLedger:
             self.numberings[receiver] = Numbering(receiver, self._deliveries, self._fail)
         return self.numberings[receiver]
 
-    def state_at(self, receiver: str, sequence: int) -> State:
-        """The state as of that journal sequence."""
-        return next((state for _, state in self._back_from(receiver, sequence)), State(receiver=receiver))
+    def state_at(self, receiver: str, position: int) -> State:
+        """The state as of that journal position."""
+        return next((state for _, state in self._back_from(receiver, position)), State(receiver=receiver))
 
-    def last_change(self, receiver: str, sequence: int) -> int:
-        """The last journal sequence up to that one which names the receiver; 0 for none."""
-        return next((at for at, _ in self._back_from(receiver, sequence)), 0)
+    def last_change(self, receiver: str, position: int) -> int:
+        """The last journal position up to that one which names the receiver; 0 for none."""
+        return next((at for at, _ in self._back_from(receiver, position)), 0)
 
-    def _back_from(self, receiver: str, sequence: int) -> Iterator[tuple[int, State]]:
-        return (each for each in reversed(self.past.get(receiver, [])) if each[0] <= sequence)
+    def _back_from(self, receiver: str, position: int) -> Iterator[tuple[int, State]]:
+        return (each for each in reversed(self.past.get(receiver, [])) if each[0] <= position)
 
     # What may be let go.
 

@@ -68,9 +68,9 @@ class Letters:
                 self._fail(f"{receiver}: number {number} has two letters")
             found.append(message)
 
-    def deleted(self, sequence: int) -> None:
+    def deleted(self, position: int) -> None:
         """A letter that was redriven, or erased."""
-        self._deleted.add(sequence)
+        self._deleted.add(position)
 
     def server_started(self) -> None:
         """The server knows the ids of what is stored."""

@@ -58,8 +58,8 @@ class AfterLostTail:
         lost_from = self.stage.run.server.streams[stream]
         store = lost_from.store
         before = list(store.messages.values())
-        for sequence in [each for each in store.messages if each > kept]:
-            store.remove(sequence)
+        for position in [each for each in store.messages if each > kept]:
+            store.remove(position)
         store.last, store.first = kept, min(store.first, kept + 1)
         lost_from.replicas = Telling(lost_from, self.stage.checkers)
         return before

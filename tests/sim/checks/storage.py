@@ -63,28 +63,28 @@ class JournalKept:
         self.purges = 0
         self._names = names
         self._fail = fail
-        self._sequences: dict[int, list[int]] = {}
+        self._positions: dict[int, list[int]] = {}
         self._checkpoints: dict[int, int] = {}
 
     def stored(self, stream: str, message: Stored) -> None:
         """The server has stored it."""
         if stream == self._names.journal:
             shard = int(message.subject.rpartition(".")[2])
-            self._sequences.setdefault(shard, []).append(message.sequence)
+            self._positions.setdefault(shard, []).append(message.sequence)
         elif stream == self._names.actors and message.subject.endswith("._checkpoint"):
             shard = int(message.subject.split(".")[2])
             self._checkpoints[shard] = _checkpoint.decode(message.data).journal_position
 
     def purged(self, first: int) -> None:
         """The journal has nothing below `first` any more."""
-        for shard, sequences in self._sequences.items():
-            gone = [each for each in sequences if each < first]
-            del sequences[: len(gone)]
+        for shard, positions in self._positions.items():
+            gone = [each for each in positions if each < first]
+            del positions[: len(gone)]
             self.purges += bool(gone)
             reaches = self._checkpoints.get(shard, 0)
             if gone and gone[-1] > reaches:
                 self._fail(f"the journal at {gone[-1]} is purged, shard {shard} is snapshotted to {reaches}")
-            if not sequences:
+            if not positions:
                 self._fail(f"the last message of shard {shard} is purged, {gone[-1]}")
 
 

@@ -40,24 +40,24 @@ class Strays:
             self._there[stream, message.sequence] = message
         return is_stray
 
-    def gone(self, stream: str, sequence: int) -> bool:
+    def gone(self, stream: str, position: int) -> bool:
         """Judge that a message is gone; returns whether it was a stray."""
-        stray = self._there.pop((stream, sequence), None)
+        stray = self._there.pop((stream, position), None)
         if stray is not None and self._is_found(stream, stray):
             self.buried += 1
-            self._check_letter((stream, sequence), stray)
+            self._check_letter((stream, position), stray)
         return stray is not None
 
     def purged(self, stream: str, first: int) -> None:
         """Judge that the stream has nothing below `first` any more."""
-        for each, sequence in [place for place in self._there if place[0] == stream and place[1] < first]:
-            self.gone(each, sequence)
+        for each, position in [place for place in self._there if place[0] == stream and place[1] < first]:
+            self.gone(each, position)
 
     def unsettled(self) -> str:
         """Says in a sentence which stray is left that a filter finds, or nothing."""
-        for (stream, sequence), stray in self._there.items():
+        for (stream, position), stray in self._there.items():
             if self._is_found(stream, stray):
-                return f"the stray at {sequence} of {stream} is not buried: {stray.subject}"
+                return f"the stray at {position} of {stream} is not buried: {stray.subject}"
         return ""
 
     def _is_found(self, stream: str, stray: Stored) -> bool:
@@ -73,13 +73,13 @@ class Strays:
             self._letters[key] = message
 
     def _check_letter(self, place: Place, stray: Stored) -> None:
-        stream, sequence = place
+        stream, position = place
         tenant = stray.subject.split(".")[2]
         try:
             check_tenant(tenant)
         except InvalidName:
             tenant = f"_{stable_hash(tenant)}"
         kind = "p" if stream == self._names.deliveries else "e"
-        letter = self._letters.get((f"{tenant}._events", f"{kind}{sequence}"))
+        letter = self._letters.get((f"{tenant}._events", f"{kind}{position}"))
         if letter is None or letter.data != stray.data:
-            self._fail(f"the stray at {sequence} of {stream} is gone, and has no letter: {stray.subject}")
+            self._fail(f"the stray at {position} of {stream} is gone, and has no letter: {stray.subject}")

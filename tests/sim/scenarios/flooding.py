@@ -56,8 +56,8 @@ def journal_ages_out_behind_a_parked_tenant() -> None:
         stage.wait(3.0)
         first.kill()
         journal = stage.run.server.streams[stage.run.names.journal]
-        for sequence in list(journal.store.messages):
-            journal.remove(sequence)
+        for position in list(journal.store.messages):
+            journal.remove(position)
         stage.node()
         stage.settle()
 

@@ -68,7 +68,7 @@ async def test_evictions_from_a_receiver_that_accepts_nothing_are_recorded(
 async def test_the_backlog_of_a_tenant_costs_another_no_event(
     wire: Wire, js: JetStream, names: Names
 ) -> None:
-    """The other tenant has the oldest events: they keep later ones from being purged by sequence."""
+    """The other tenant has the oldest events: they keep later ones from being purged by position."""
     quiet = "umbra.paused"
     await js.publish(names.receiver(quiet), msgspec.json.encode(CONFIGURATIONS[PAUSED]))
     sender = Sender()

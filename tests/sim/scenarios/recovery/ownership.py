@@ -156,8 +156,8 @@ def journal_ages_out() -> None:
             stage.wait(2.5)
             first.kill()
             journal = stage.run.server.streams[stage.run.names.journal]
-            for sequence in list(journal.store.messages):
-                journal.remove(sequence)
+            for position in list(journal.store.messages):
+                journal.remove(position)
         stage.node()
         stage.publish("new", "newer")
         stage.settle()

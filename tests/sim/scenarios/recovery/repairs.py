@@ -276,8 +276,8 @@ def the_place_of_a_lost_message_is_deleted() -> None:
         accept(stage, after, numbers, deleted=f"new{BEFORE - KEPT - 1}")
 
 
-async def _delete(stream: str, sequence: int, js: JetStream) -> None:
-    await js.delete(stream, sequence)
+async def _delete(stream: str, position: int, js: JetStream) -> None:
+    await js.delete(stream, position)
 
 
 def configurations_are_recreated() -> None:

@@ -188,8 +188,8 @@ async def _find_missing(stage: Stage, js: JetStream) -> None:
     stage.expect(damage.missing and not damage.nothing, f"nothing to repair: {damage}")
 
 
-async def _delete(stream: str, sequence: int, js: JetStream) -> None:
-    await js.delete(stream, sequence)
+async def _delete(stream: str, position: int, js: JetStream) -> None:
+    await js.delete(stream, position)
 
 
 def the_new_tail_is_read_before_any_node_compares() -> None:

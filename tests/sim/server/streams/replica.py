@@ -19,7 +19,7 @@ class PurgedMessage(Struct, frozen=True):
 
 Change = Stored | PurgedMessage | int | tuple[int]
 """A message that was added, or purged by subject; the sequence of one that was removed; (the first that is
-left,) of a purge by sequence."""
+left,) of a purge by position."""
 
 
 class Replica:
