@@ -79,7 +79,7 @@ class Pending:
             self._leave(position, event.source)
         elif position <= cursor.read_to:
             # It waits in memory, and stays unacked; or it was a duplicate, and facts number all before it:
-            # see docs/decisions/repeats-while-events-are-open.md.
+            # see docs/decisions/duplicates-while-events-are-open.md.
             if not self.has(position):
                 self.settle(position)
         elif self.mailbox.fits(event) and (not state.parked or cursor.is_read_up):

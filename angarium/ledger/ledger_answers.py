@@ -43,7 +43,7 @@ class RecordedAttempt(Struct, frozen=True, kw_only=True):
         return self.verdict != DELIVERED
 
 
-class RecordedRepeat(Struct, frozen=True):
+class DroppedDuplicate(Struct, frozen=True):
     """A message with the id of an earlier event, dropped at a time; `position` is its place in the stream."""
 
     at: int
@@ -71,7 +71,7 @@ class RecordedDelivery(Struct, frozen=True, kw_only=True):
     type: str | None
     attempts: tuple[RecordedAttempt, ...]
     attempts_total: int
-    repeats: tuple[RecordedRepeat, ...] = ()
+    repeats: tuple[DroppedDuplicate, ...] = ()
 
 
 class AttemptFilter(Struct, frozen=True, kw_only=True):

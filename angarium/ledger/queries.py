@@ -14,6 +14,7 @@ from angarium.ledger.fold import FoldedState, facts_in, fold
 from angarium.ledger.ledger_answers import (
     AttemptFilter,
     Configured,
+    DroppedDuplicate,
     LateReceiver,
     LedgerProgress,
     ReceiverSummary,
@@ -21,7 +22,6 @@ from angarium.ledger.ledger_answers import (
     RecordedChange,
     RecordedDelivery,
     RecordedMinute,
-    RecordedRepeat,
     Unknown,
 )
 
@@ -98,19 +98,19 @@ SELECT f.position, f.at, f.facts FROM blocks b CROSS JOIN facts f
 WHERE b.last > ?2 AND b.since <= ?3 AND f.block = b.block AND f.receiver = ?1 AND f.position > ?2
 ORDER BY f.position
 """
-_REPEATS_SINCE = """
+_DUPLICATES_SINCE = """
 SELECT at, facts FROM (
     SELECT f.position AS position, f.at AS at, f.facts AS facts FROM blocks b CROSS JOIN facts f
     WHERE b.until >= ?2 AND f.block = b.block AND f.receiver = ?1 AND f.at >= ?2
     ORDER BY f.position LIMIT ?3
 ) AS first WHERE facts LIKE '%"repeated"%' ORDER BY position
 """
-REPEATS_FROM_MS = 61_000
-"""Time before an event's first record from which on its repeats are searched: an attempt may take 60 s."""
-REPEATS_FLUSHES_MAX = 1000
-"""Flushes of a receiver that are searched for repeats; the dedup window is 256 events by default."""
-REPEATS_DELIVERIES_MAX = 20
-"""Deliveries of an event whose repeats are searched; each costs a query."""
+DUPLICATES_FROM_MS = 61_000
+"""Time before an event's first record from which on its duplicates are searched: an attempt may take 60 s."""
+DUPLICATES_FLUSHES_MAX = 1000
+"""Flushes of a receiver that are searched for duplicates; the dedup window is 256 events by default."""
+DUPLICATES_DELIVERIES_MAX = 20
+"""Deliveries of an event whose duplicates are searched; each costs a query."""
 _BLOCKS = "SELECT b.block FROM blocks b WHERE b.until >= ? AND b.since < ? ORDER BY b.block DESC"
 _GAPS = """
 SELECT last, since, until, first FROM gaps WHERE share = ? AND since < ? ORDER BY first
@@ -195,11 +195,13 @@ class LedgerQueries:
             if first_at is not None:
                 end = schema.END_OF_TIME if ended_at is None else ended_at
                 tries, total = await self._tries(receiver, first_at, end, sequence)
-            repeats: list[RecordedRepeat] = []
-            if again is None and len(found) < REPEATS_DELIVERIES_MAX:
+            repeats: list[DroppedDuplicate] = []
+            if again is None and len(found) < DUPLICATES_DELIVERIES_MAX:
                 later = [at for of, at in originals if of == name and at > position]
                 up_to = min(later, default=schema.END_OF_TIME)
-                dropped = await self._repeats(receiver, event_id, first_at or ended_at or stored_at)
+                dropped = await self._dropped_duplicates(
+                    receiver, event_id, first_at or ended_at or stored_at
+                )
                 repeats = [each for each in dropped if position < each.position < up_to]
             found.append(RecordedDelivery(
                 receiver=name, sequence=sequence, event=event_id, again=again, stored_at=stored_at,
@@ -219,11 +221,13 @@ class LedgerQueries:
         last = await self.rows(_LAST_TRIES, *delivery, min(TRIES_MAX, total - TRIES_MAX))
         return tries[:TRIES_MAX] + last[::-1], total
 
-    async def _repeats(self, receiver: int, event: str, since: int) -> list[RecordedRepeat]:
+    async def _dropped_duplicates(self, receiver: int, event: str, since: int) -> list[DroppedDuplicate]:
         """The first messages that the receiver did not get, since it already had one with that id."""
-        rows = await self.rows(_REPEATS_SINCE, receiver, since - REPEATS_FROM_MS, REPEATS_FLUSHES_MAX)
+        rows = await self.rows(
+            _DUPLICATES_SINCE, receiver, since - DUPLICATES_FROM_MS, DUPLICATES_FLUSHES_MAX
+        )
         return [
-            RecordedRepeat(at, fact.position)
+            DroppedDuplicate(at, fact.position)
             for at, text in rows
             for fact in facts_in(text)
             if isinstance(fact, DuplicateDropped) and fact.id == event and not fact.reason

@@ -33,7 +33,7 @@ from streams.control_requests.requests import ControlRequest, Denied, Granted
 
 LOAD_TIMEOUT_S = 5.0
 VERBS = ("inspect", "status", "ping", "verify", "pause", "resume", "skip", "forget", "erase")
-REPEATS_MAX = 4
+HEAD_READ_MAX = 4
 """Largest number of events that are read to find the first one that is not a duplicate."""
 
 
@@ -200,7 +200,7 @@ async def _head(host: Host, actor: Actor, waiting: int) -> Head | None:
     """The oldest event that is not settled; read from the stream if it is not in memory."""
     head = known_head(actor.state, actor.view(), actor.pending.in_flight)
     if head is None and waiting:
-        page = await host.backlog.read(actor.receiver, actor.state.frontier.position, 0, REPEATS_MAX)
+        page = await host.backlog.read(actor.receiver, actor.state.frontier.position, 0, HEAD_READ_MAX)
         return known_head(actor.state, actor.view(), actor.pending.in_flight) or read_head(
             actor.state, page.events
         )

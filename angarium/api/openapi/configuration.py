@@ -43,7 +43,7 @@ DESCRIPTIONS = {
     "timeout_s": "The time limit of an attempt.",
     "retry": "The rules for retrying a failed delivery, and for giving it up.",
     "offline": "The times without a success after which it is offline, and disabled.",
-    "dedup_window": "The number of event ids that are remembered, to drop repeats.",
+    "dedup_window": "The number of event ids that are remembered, to drop duplicates.",
     "backlog_max": "If more events wait, the oldest become dead letters.",
     "headers": f"Headers that each attempt has; the value {MASK} keeps the stored one.",
     "format": "raw: the body as published. The others: a body, or headers, that also tell what the event is.",

@@ -38,7 +38,7 @@ class AttemptPage(Struct, frozen=True, kw_only=True):
     ledger: LedgerLag
 
 
-class RepeatItem(Struct, frozen=True):
+class DuplicateItem(Struct, frozen=True):
     """A message that was dropped, since the receiver already had one with that id.
 
     `position` is its place in the stream of the deliveries.
@@ -68,7 +68,7 @@ class DeliveryItem(Struct, frozen=True, kw_only=True):
     ended_at: str | None
     attempts: list[AttemptItem]
     attempts_total: int
-    repeats: list[RepeatItem]
+    repeats: list[DuplicateItem]
 
 
 class WaitingDeliveryItem(Struct, frozen=True, kw_only=True):

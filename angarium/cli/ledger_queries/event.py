@@ -87,7 +87,7 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
             if each["answer"]:
                 output.say_wrapped(output.first_of(each["answer"], ANSWER_MAX), "    answered: ")
         for each in delivery["repeats"]:
-            output.say_wrapped(repeat_text(delivery, each), f"  {each['at']}  ")
+            output.say_wrapped(duplicate_text(delivery, each), f"  {each['at']}  ")
     for waits in waiting:
         output.say_wrapped(output.visible(place_text(waits)), indent=CONTINUED_INDENT)
     for each in erased:
@@ -144,10 +144,10 @@ def place_text(delivery: "WaitingDelivery") -> str:
     return f"{delivery.receiver}: waits{place}{turn}, stored {delivery.stored_at}{again}: {why}"
 
 
-def repeat_text(delivery: dict[str, Any], repeat: dict[str, Any]) -> str:
+def duplicate_text(delivery: dict[str, Any], duplicate: dict[str, Any]) -> str:
     """A message that was dropped, in a line."""
-    position, number = repeat["position"], delivery["sequence"]
-    return f"message {position} of the deliveries has the same id: dropped as a repeat of #{number}"
+    position, number = duplicate["position"], delivery["sequence"]
+    return f"message {position} of the deliveries has the same id: dropped as a duplicate of #{number}"
 
 
 def erased_text(event_id: str, erased: "ErasedEvent") -> str:

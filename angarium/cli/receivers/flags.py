@@ -49,7 +49,7 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
         float,
         "Time without a success after which the receiver is disabled.",
     ),
-    ("--dedup-window", "dedup_window", int, "Number of event ids to remember, to drop repeats."),
+    ("--dedup-window", "dedup_window", int, "Number of event ids to remember, to drop duplicates."),
     (
         "--backlog-max",
         "backlog_max",

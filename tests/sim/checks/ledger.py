@@ -70,7 +70,7 @@ class Numbering:
         self._deliveries = deliveries
         self._fail = fail
 
-    def is_repeat(self, position: int) -> bool:
+    def is_duplicate(self, position: int) -> bool:
         """True if the event there must not be given to the receiver as the next one."""
         size = self._change[1] if self._change and position > self._change[0] else self._size
         event = self._deliveries.event(position)
@@ -80,7 +80,7 @@ class Numbering:
         """True if the event there got no number, or gets none if its turn has not come."""
         if position <= self.position:
             return position not in self._numbered
-        return self.is_repeat(position)
+        return self.is_duplicate(position)
 
     def take(self, fact: f.Fact, found: set[int]) -> None:
         """Fold the fact; where it discards, these positions are what was found to be discarded."""
@@ -120,7 +120,7 @@ class Numbering:
         for position in self._deliveries.stored_between(self.receiver, self.position, fact.position):
             if position in self._deliveries.deleted and position not in found:
                 continue
-            if not self.is_repeat(position):
+            if not self.is_duplicate(position):
                 event = self._deliveries.event(position)
                 self._remember(position, event)
                 keys, numbered = [*keys, _key(event)], numbered + 1
@@ -150,12 +150,12 @@ class Numbering:
     def _number(self, position: int, sequence: int, id_: str) -> None:
         event, who = self._deliveries.event(position), f"{self.receiver}: the event at {position}"
         for passed in self._deliveries.between(self.receiver, self.position, position - 1):
-            if passed not in self.refused and not self.is_repeat(passed):
+            if passed not in self.refused and not self.is_duplicate(passed):
                 self._fail(f"{who} got number {sequence}, but the one at {passed} before it got none")
         if position in self.refused:
             self._fail(f"{who} got number {sequence}, but was turned away")
-        if self.is_repeat(position):
-            self._fail(f"{who} got number {sequence}, but is a repeat, by its id or its source")
+        if self.is_duplicate(position):
+            self._fail(f"{who} got number {sequence}, but is a duplicate, by its id or its source")
         if sequence != self.sequence + 1:
             self._fail(f"{who} got number {sequence} after {self.sequence}")
         if event.id != id_:
@@ -293,7 +293,7 @@ class ShardLedger:
     # What may be let go.
 
     def is_released(self, position: int) -> bool:
-        """True if the stored facts release the delivery: settled, parked, a repeat, or undecided."""
+        """True if the stored facts release the delivery: settled, parked, a duplicate, or undecided."""
         receiver, _ = self._deliveries.events[position]
         state = self.states.get(receiver) or State(receiver=receiver)
         return state.parked or self.is_settled(receiver, position, state) or self.is_undecided(position)
@@ -323,7 +323,7 @@ class ShardLedger:
         if position in numbering.refused:
             return True
         between = self._deliveries.between(receiver, state.frontier.position, position)
-        return all(each in numbering.refused or numbering.is_repeat(each) for each in between)
+        return all(each in numbering.refused or numbering.is_duplicate(each) for each in between)
 
     def left(self, receiver: str, positions: list[int]) -> list[int]:
         """The positions that were not turned away."""

@@ -144,7 +144,7 @@ def test_events_that_come_together_move_the_frontier_as_one_by_one(
     RESIZES | st.none(),
     st.integers(0, 10),
 )
-def test_the_next_in_order_are_those_that_are_no_repeats_when_their_turn_comes(
+def test_the_next_in_order_are_the_events_without_duplicates(
     waiting: list[tuple[tuple[str, str, int], int, str]],
     before: list[str],
     size: int,
@@ -184,10 +184,12 @@ def test_a_number_that_is_given_changes_nothing_again() -> None:
     assert advance(frontier, Numbered(sequence=9, position=4, id="b", stored_at=0.0)) == frontier
 
 
-@pytest.mark.parametrize(("source", "repeat"), [(0, False), (6, True), (7, True), (8, False)])
-def test_a_copy_of_the_router_at_or_below_the_highest_source_is_a_repeat(source: int, repeat: bool) -> None:
+@pytest.mark.parametrize(("source", "duplicate"), [(0, False), (6, True), (7, True), (8, False)])
+def test_a_copy_of_the_router_at_or_below_the_highest_source_is_a_duplicate(
+    source: int, duplicate: bool
+) -> None:
     frontier = Frontier(position=3, sequence=1, source=7)
-    assert is_duplicate(frontier, event(4, "x", source=source)) is repeat
+    assert is_duplicate(frontier, event(4, "x", source=source)) is duplicate
 
 
 def test_the_highest_source_never_falls() -> None:

@@ -229,7 +229,7 @@ def test_numbers_follow_the_stream_and_an_event_keeps_its_own() -> None:
     assert actor.state.settled_sequence == 1
 
 
-def test_a_repeat_changes_a_counter_and_nothing_else() -> None:
+def test_a_duplicate_changes_a_counter_and_nothing_else() -> None:
     actor = Actor()
     actor.ends(event(5), answer(200))
     before = actor.state

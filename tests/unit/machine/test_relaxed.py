@@ -390,8 +390,8 @@ async def test_a_crash_with_a_number_unrecorded_gives_it_again() -> None:
 
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
-async def test_a_repeat_is_released_while_the_event_that_it_repeats_is_open(snapshots: bool) -> None:
-    """The release needs only the recorded number: the next owner also treats the event as a repeat."""
+async def test_a_duplicate_is_released_while_its_original_is_open(snapshots: bool) -> None:
+    """The release needs only the recorded number: the next owner also treats the event as a duplicate."""
     world = relaxed(retry=Retry(base_s=1.5, cap_s=1.5))
     world.sender.reply = failing(1)
     world.publish(name="a")

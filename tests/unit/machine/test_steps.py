@@ -74,11 +74,11 @@ def test_a_shard_out_of_order_starts_nothing_but_gives_up_what_is_too_old() -> N
     assert actor.step(NOW + 60, head=EVENT, bounds=NoBounds(may_start=False)) == given_up("expired", EVENT)
 
 
-def test_repeats_are_dropped_by_id_by_source_and_once_settled() -> None:
+def test_duplicates_are_dropped_by_id_by_source_and_once_settled() -> None:
     actor = Actor()
     actor.ends(event(5, source=3), answer(200))
-    for repeat in (event(6, name="e5"), event(7, source=3), event(8, source=2), event(5), event(4)):
-        assert actor.step(head=repeat) == c.DropDuplicate(repeat)
+    for duplicate in (event(6, name="e5"), event(7, source=3), event(8, source=2), event(5), event(4)):
+        assert actor.step(head=duplicate) == c.DropDuplicate(duplicate)
     assert isinstance(actor.step(head=event(9, name="e5", again="r1")), s.Post)
 
 

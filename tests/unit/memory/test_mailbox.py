@@ -58,7 +58,7 @@ def test_a_mailbox_has_additional_room_for_two_batches() -> None:
     assert not filled(MAILBOX_MAX).fits(event(999))
 
 
-def test_a_batch_is_taken_out_without_its_repeats_and_put_back_in_order() -> None:
+def test_a_batch_is_taken_out_without_its_duplicates_and_put_back_in_order() -> None:
     mailbox = filled(5)
     mailbox.take([event(1), event(3)])
     assert [each.position for each in mailbox.events] == [2, 4, 5]

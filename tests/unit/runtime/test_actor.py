@@ -75,7 +75,7 @@ async def test_a_rate_is_kept_to_the_token() -> None:
 
 
 @in_virtual_time
-async def test_a_repeat_is_dropped_and_acked() -> None:
+async def test_a_duplicate_is_dropped_and_acked() -> None:
     world = strict()
     world.publish(2, name="same")
     world.publish(name="other")
@@ -99,7 +99,7 @@ async def test_a_message_that_is_handed_out_again_is_recognised() -> None:
 
 
 @in_virtual_time
-async def test_a_repeat_that_was_dropped_and_comes_again_is_released() -> None:
+async def test_a_duplicate_that_was_dropped_and_comes_again_is_released() -> None:
     world = strict()
     world.publish(name="same")
     await world.until_settled(1)

@@ -91,8 +91,8 @@ async def test_an_event_that_is_settled_changes_no_state() -> None:
 
 
 @in_virtual_time
-async def test_a_repeat_that_nothing_follows_is_erased() -> None:
-    """The repeat has no number, so the frontier never reaches it."""
+async def test_a_duplicate_that_nothing_follows_is_erased() -> None:
+    """The duplicate has no number, so the frontier never reaches it."""
     world = strict()
     world.publish()
     world.publish(name="e1")

@@ -61,7 +61,7 @@ async def test_events_of_a_disabled_receiver_expire_the_one_that_was_tried_first
 
 
 @in_virtual_time
-async def test_only_what_is_old_enough_goes_and_repeats_get_no_letter() -> None:
+async def test_only_what_is_old_enough_goes_and_duplicates_get_no_letter() -> None:
     world = strict(paused=True, retry=HOUR)
     world.publish(5)
     world.publish(5, name="same")
@@ -341,7 +341,7 @@ async def test_a_skipped_event_that_comes_back_to_memory_is_not_skipped_again() 
 
 
 @in_virtual_time
-async def test_a_repeat_is_not_skipped_and_takes_no_number() -> None:
+async def test_a_duplicate_is_not_skipped_and_takes_no_number() -> None:
     """An owner that vanished may have posted the next event under that number."""
     world = strict()
     world.publish(name="same")

@@ -21,7 +21,7 @@ from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.status import inspect
 from actors.times_as_text import instant_text
-from angarium.cli.ledger_queries.event import repeat_text
+from angarium.cli.ledger_queries.event import duplicate_text
 from angarium.ledger import queries, schema
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.operations.failures import NotDone
@@ -156,8 +156,8 @@ async def test_a_message_with_a_known_id_is_listed_as_dropped(
     first, second = (await ask(settings, lambda ledger: journey(ledger, "e7"))).deliveries
     assert first["repeats"] == [{"at": instant_text(dropped_at), "position": 109}]
     assert [each["position"] for each in second["repeats"]] == [401]
-    assert repeat_text(first, first["repeats"][0]) == (
-        "message 109 of the deliveries has the same id: dropped as a repeat of #7"
+    assert duplicate_text(first, first["repeats"][0]) == (
+        "message 109 of the deliveries has the same id: dropped as a duplicate of #7"
     )
 
 
