@@ -158,7 +158,10 @@ class EraseWaitingEvent(Struct, frozen=True):
 
 
 class RefuseEvent(Struct, frozen=True):
-    """Make the event a dead letter without a number, since its receiver does not exist."""
+    """Make the event a dead letter without a number, for `reason`.
+
+    Its receiver does not exist, it is malformed, or it has expired.
+    """
 
     event: Event
     reason: str

@@ -31,7 +31,7 @@ from actors.machine.state import OpenEvent, State, open_entry
 FAILURES_IN_A_ROW_MAX = 5
 """Failures in a row, of any events, after which a receiver in relaxed order backs off as a whole."""
 NEEDS_NO_CONFIRMATION = (
-    f.Delivered, f.AttemptFailed, f.Throttled, f.EventsNumbered, f.DuplicateDropped, f.Parked, f.Unparked,
+    f.Delivered, f.AttemptFailed, f.Throttled, f.EventsNumbered, f.EventDropped, f.Parked, f.Unparked,
     f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished, f.HandshakeFailed,
 )  # fmt: skip
 _NONE_OPEN: dict[int, OpenEvent] = {}
@@ -54,7 +54,7 @@ def decide(
         case c.GiveUpEvents():
             return [_given_up(state, command, at, bucket)]
         case c.DropDuplicate(event):
-            return [f.DuplicateDropped(receiver=receiver, position=event.position, id=event.id)]
+            return [f.EventDropped(receiver=receiver, position=event.position, id=event.id)]
         case c.NumberEvents(events):
             return [f.EventsNumbered(receiver=receiver, events=with_their_numbers(state, events))]
         case c.StartAttempt(events):
@@ -133,7 +133,7 @@ def _erased(
     """The fact that ends an event: a number that it has stays, and it gets no new one."""
     position = command.position
     if isinstance(command, c.EraseWaitingEvent):
-        return f.DuplicateDropped(receiver=state.receiver, position=position, id=command.id, reason=f.ERASED)
+        return f.EventDropped(receiver=state.receiver, position=position, id=command.id, reason=f.ERASED)
     return f.Missing(
         receiver=state.receiver, at=at, first=position, last=position, bucket=bucket, reason=f.ERASED,
         next_sequence=state.frontier.sequence + 1,

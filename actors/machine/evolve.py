@@ -1,6 +1,6 @@
 """The fold of a receiver's facts into its state.
 
-`evolve` accepts every fact: what a fact says has happened. A fact carries its results (numbers, the bucket,
+`evolve` refuses no fact: what a fact says has happened. A fact carries its results (numbers, the bucket,
 the end of a pause), so no policy, no clock and no choice is needed here. The live actor and the recovery
 after a crash get the same state from the same facts.
 """
@@ -42,7 +42,7 @@ def evolve(state: State, fact: f.Fact) -> State:
         case f.Buried(position=position, positions=positions):
             done = {position, *positions}
             return replace(state, burials=tuple(each for each in state.burials if each.position not in done))
-        case f.DuplicateDropped(reason=reason):
+        case f.EventDropped(reason=reason):
             return _count(state, discarded=1) if reason == f.ERASED else _count(state, duplicates=1)
         case f.Parked(waiting_since=waiting_since, position=position):
             moved = move_frontier(state.frontier, position, state.frontier.sequence + 1)
@@ -189,7 +189,7 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
 
 
 def parts_of(fact: f.AttemptFailed | f.Throttled) -> Sequence[tuple[Numbered, ...]]:
-    """The events of a POST that was not accepted, as they are tried again: together, or half by half."""
+    """The events of a POST that failed, as they are tried again: together, or half by half."""
     if isinstance(fact, f.AttemptFailed) and fact.halved:
         middle = (len(fact.events) + 1) // 2
         return [part for part in (fact.events[:middle], fact.events[middle:]) if part]

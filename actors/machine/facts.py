@@ -47,11 +47,11 @@ class _Outcome(_Fact, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Delivered(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="delivered"):
-    """The receiver accepted the events of the POST: settled."""
+    """The receiver answered 2xx: the events of the POST are settled."""
 
 
 class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="attempt_failed"):
-    """The receiver did not accept the event; the next attempt is due at `next_at`.
+    """The attempt failed; the next attempt is due at `next_at`.
 
     - `until`: end of the receiver's backoff as a whole, after many failures in a row, ours included.
     - `rejected`: the event itself is at fault; `aborted`: the receiver wants no further attempt of it.
@@ -144,10 +144,10 @@ class Started(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="started
     bucket: Bucket | None = None
 
 
-class DuplicateDropped(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repeated"):
-    """The event at `position` was a duplicate and was dropped: this changes a counter and nothing else.
+class EventDropped(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="repeated"):
+    """The event at `position` was dropped without a number: this changes a counter and nothing else.
 
-    `reason` is `erased` if it was no duplicate: an operator erased it before it had a number.
+    It was a duplicate, unless `reason` is `erased`: then an operator erased it before it had a number.
     """
 
     position: int
@@ -390,8 +390,9 @@ class EventRefused(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="re
 class TurnedAway(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="turned_away"):
     """Events for unknown receivers become dead letters, in the order of their positions.
 
-    No receiver holds a message below them, so the flush with this fact has a floor beyond them. They are
-    `discarded` if dead letters cannot be stored.
+    It is a fact of the record of unknown receivers; `EventRefused` is one of a single receiver. No receiver
+    holds a message below them, so the flush with this fact has a floor beyond them. They are `discarded` if
+    dead letters cannot be stored.
     """
 
     events: tuple[Burial, ...]
@@ -451,7 +452,7 @@ AlertFact = AlertRaised | AlertRecovered
 HandshakeFact = HandshakeStarted | HandshakeSucceeded | HandshakeFailed
 Fact = (
     Delivered | AttemptFailed | Throttled | DeadLettered | Buried | EventsNumbered | Started
-    | DuplicateDropped | Parked | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet
+    | EventDropped | Parked | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet
     | Retargeted | Paused | Resumed | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
     | AlertRaised | AlertRecovered | AlertsPublished
     | HandshakeStarted | HandshakeSucceeded | HandshakeFailed | TransformSet

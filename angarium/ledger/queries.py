@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from actors.machine.facts import DuplicateDropped
+from actors.machine.facts import EventDropped
 from angarium.ledger import schema
 from angarium.ledger.batch import BaseRow
 from angarium.ledger.fold import FoldedState, facts_in, fold
@@ -230,7 +230,7 @@ class LedgerQueries:
             DroppedDuplicate(at, fact.position)
             for at, text in rows
             for fact in facts_in(text)
-            if isinstance(fact, DuplicateDropped) and fact.id == event and not fact.reason
+            if isinstance(fact, EventDropped) and fact.id == event and not fact.reason
         ]
 
     async def starts(self, receiver: int, since: int, until: int, limit: int) -> list[int]:

@@ -11,7 +11,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The part of a plan that clients see.
 
     - `id`: distinguishes it from other jobs of the same receiver or tenant.
-    - `began_at`: when it was accepted, in seconds since the epoch.
+    - `began_at`: when it was requested, in seconds since the epoch.
     - `total`: messages that it looks at, in all.
     - `kept_since`: when the stream begins, if earlier events were wanted.
     - `purged`: some that were wanted were purged since.

@@ -21,8 +21,8 @@ class RedriveJobPlan(HeldPlan, frozen=True, kw_only=True):
     - `unfinished`: True until all letters were looked at, or it was stopped.
     - `receivers`, `reasons`, `since`, `until`: the letters that are wanted, as in a `LetterFilter`.
     - `done_to`: all letters up to here are dealt with, of those up to `end`.
-    - `receivers_end`: the newest change to any receiver when it was accepted; a receiver removed later gets
-      no letters. None if an older Angarium accepted it: then each page goes by its own beginning.
+    - `receivers_end`: the newest change to any receiver when it was requested; a receiver removed later gets
+      no letters. None if an older Angarium stored it: then each page goes by its own beginning.
     - `seen`: the number of letters up to `done_to`.
     - `page`: letters after `done_to` that are being sent; those that no longer exist were sent.
     - `sent`: letters that were sent, without those of the page.

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
 
+from actors.ids import tenant_of
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, ReasonLog
 from streams.tasks import on_defect, report_defect
@@ -83,7 +84,7 @@ class Lanes(Generic[T]):
         self._on_broken = on_broken
         self._slots = slots
         self._lanes: dict[str, list[T]] = {}
-        self._ready = _Turns(weight)
+        self._ready = _ReadyLanes(weight)
         self._failing: set[str] = set()
         self._reason_log = ReasonLog(js, log, "routing.waiting")
         self._senders = [Pauses(js) for _ in range(SENDERS_MAX)]
@@ -178,7 +179,7 @@ class Lanes(Generic[T]):
         self._failing.add(lane)
 
 
-class _Turns:
+class _ReadyLanes:
     """The lanes whose heads are ready to be sent: tenants take turns, and the lanes of each tenant do."""
 
     def __init__(self, weight: Callable[[str], int]) -> None:
@@ -191,7 +192,7 @@ class _Turns:
         return bool(self._tenants)
 
     def add(self, lane: str) -> None:
-        tenant = lane.partition(".")[0]
+        tenant = tenant_of(lane)
         lanes = self._lanes.get(tenant)
         if lanes is None:
             self._lanes[tenant] = deque((lane,))

@@ -26,7 +26,7 @@ from actors.machine.facts import (
     DeadLettered,
     Delivered,
     Disabled,
-    DuplicateDropped,
+    EventDropped,
     EventRefused,
     EventsNumbered,
     Forgot,
@@ -90,7 +90,7 @@ FACTS_1: tuple[AnyFact, ...] = (
         receiver=WHO, events=(EVENT,), at=AT, reason="rejected", attempts=5, status=422, bucket=BUCKET
     ),
     Buried(receiver=WHO, position=41),
-    DuplicateDropped(receiver=WHO, position=42, id="evt:3"),
+    EventDropped(receiver=WHO, position=42, id="evt:3"),
     Parked(receiver=WHO, at=AT, waiting_since=AT - 9),
     Unparked(receiver=WHO, at=AT),
     Missing(receiver=WHO, at=AT, first=43, last=44, next_sequence=6, bucket=BUCKET),

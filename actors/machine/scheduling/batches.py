@@ -103,8 +103,8 @@ def post_of(state: State, policy: Policy, events: tuple[Event, ...], *, has_toke
     first = known.get(events[0].position)
     given = [known[each.position].sequence for each in events if each.position in known]
     sequences = (*given, *range(state.frontier.sequence + 1, state.frontier.sequence + len(fresh) + 1))
-    accepted = fresh if policy.order == "relaxed" else ()
-    return s.PostBatch(events, sequences, first.attempts + 1 if first else 1, has_token, accepted)
+    numbered_first = fresh if policy.order == "relaxed" else ()
+    return s.PostBatch(events, sequences, first.attempts + 1 if first else 1, has_token, numbered_first)
 
 
 def _may_go(policy: Policy, event: Event) -> bool:

@@ -75,7 +75,7 @@ class TurnQueue(Generic[T]):
         self.count -= 1
 
 
-class Bound(Generic[T]):
+class SlotLimit(Generic[T]):
     """A bounded number of slots, and the queue for them. No attempt waits while a slot is free."""
 
     __slots__ = ("capacity", "queue", "taken")
@@ -97,7 +97,7 @@ class Waiter(Generic[T]):
     __slots__ = ("accepts_idle_of", "future", "host", "queue", "received", "receiver")
 
     def __init__(
-        self, future: asyncio.Future[None], receiver: str, host: Bound[T], accepts_idle_of: object = None
+        self, future: asyncio.Future[None], receiver: str, host: SlotLimit[T], accepts_idle_of: object = None
     ) -> None:
         self.future = future
         self.receiver = receiver
@@ -115,7 +115,7 @@ class Waiter(Generic[T]):
 class ConnectionSlots(Generic[T]):
     """Gives slots within both bounds, in turns."""
 
-    def __init__(self, whole: Bound[T]) -> None:
+    def __init__(self, whole: SlotLimit[T]) -> None:
         self._whole = whole
 
     def enter(self, waiter: Waiter[T]) -> None:
@@ -126,7 +126,7 @@ class ConnectionSlots(Generic[T]):
         else:
             _queue_up(waiter, waiter.host.queue)
 
-    def leave(self, host: Bound[T]) -> None:
+    def leave(self, host: SlotLimit[T]) -> None:
         """Give up both slots to the attempts whose turn it is."""
         if self._whole.queue.count:
             _next_waiter(self._whole.queue).wake()
@@ -134,7 +134,7 @@ class ConnectionSlots(Generic[T]):
             self._whole.taken -= 1
         self._leave_host(host)
 
-    def give(self, bound: Bound[T], idle: T, key: object) -> bool:
+    def give(self, bound: SlotLimit[T], idle: T, key: object) -> bool:
         """Give an idle connection to the first in the queue if it accepts this key; it then has no slot."""
         queue = bound.queue
         if not queue.count:
@@ -166,7 +166,7 @@ class ConnectionSlots(Generic[T]):
         else:
             _queue_up(waiter, self._whole.queue)
 
-    def _leave_host(self, host: Bound[T]) -> None:
+    def _leave_host(self, host: SlotLimit[T]) -> None:
         if host.queue.count:
             self._enter_whole(_next_waiter(host.queue))
         else:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Hashable
 from typing import Self
 
-from angarium.delivery.connections.connection_turns import Bound, ConnectionSlots, Waiter
+from angarium.delivery.connections.connection_turns import ConnectionSlots, SlotLimit, Waiter
 from angarium.delivery.connections.paced_expiry import PacedExpiry
 
 
@@ -12,9 +12,9 @@ class FairSlots:
     """Slots that attempts take in turns: `capacity` in all, and `share_max` for each host or tenant."""
 
     def __init__(self, capacity: int, share_max: int) -> None:
-        self._slots: ConnectionSlots[None] = ConnectionSlots(Bound(capacity))
+        self._slots: ConnectionSlots[None] = ConnectionSlots(SlotLimit(capacity))
         self._share_max = share_max
-        self._shares: dict[Hashable, Bound[None]] = {}
+        self._shares: dict[Hashable, SlotLimit[None]] = {}
         self.expiry = PacedExpiry()
 
     def turn(self, sharer: Hashable, receiver: str) -> "SlotTurn":
@@ -23,7 +23,7 @@ class FairSlots:
 
     def enter(self, sharer: Hashable, receiver: str) -> Waiter[None]:
         """Take a slot, or queue for one."""
-        share = self._shares.get(sharer) or self._shares.setdefault(sharer, Bound(self._share_max))
+        share = self._shares.get(sharer) or self._shares.setdefault(sharer, SlotLimit(self._share_max))
         waiter: Waiter[None] = Waiter(asyncio.get_running_loop().create_future(), receiver, share)
         self._slots.enter(waiter)
         return waiter

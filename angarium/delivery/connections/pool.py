@@ -22,7 +22,7 @@ from functools import partial
 from msgspec import Struct
 
 from angarium.delivery.connections.connect import NoAnswer
-from angarium.delivery.connections.connection_turns import Bound, ConnectionSlots, Waiter
+from angarium.delivery.connections.connection_turns import ConnectionSlots, SlotLimit, Waiter
 from angarium.delivery.connections.paced_expiry import PacedExpiry
 from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
@@ -76,7 +76,7 @@ HostKey = tuple[str, str, int, str, PathKey]
 """The key under which the connections of one host count together."""
 
 
-class _ConnectionBound(Bound[Http1Connection]):
+class _ConnectionLimit(SlotLimit[Http1Connection]):
     """Connections under one bound: which have been idle since when, and how many are being closed."""
 
     __slots__ = ("closing", "idle")
@@ -92,7 +92,7 @@ class _ConnectionBound(Bound[Http1Connection]):
         return self.queue.count > self.closing
 
 
-class _Host(_ConnectionBound):
+class _Host(_ConnectionLimit):
     """The connections to one host at one address."""
 
     __slots__ = ("key",)
@@ -132,7 +132,7 @@ class Pool:
         self._groups: dict[Key, _Group] = {}
         self._all: set[Http1Connection] = set()
         self._closing: set[Http1Connection] = set()
-        self._whole = _ConnectionBound(limits.connections_max)
+        self._whole = _ConnectionLimit(limits.connections_max)
         self._slots = ConnectionSlots(self._whole)
         self._opening = PacedStarts()
         self._idle, self._queue = self._whole.idle, self._whole.queue
@@ -286,7 +286,7 @@ class Pool:
                 return True
         return False
 
-    def _make_room(self, bound: _ConnectionBound) -> None:
+    def _make_room(self, bound: _ConnectionLimit) -> None:
         """Close the longest idle connection, if an attempt waits for it."""
         if bound.lacks_room and bound.idle:
             connection, (group, _) = next(iter(bound.idle.items()))

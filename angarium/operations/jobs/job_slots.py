@@ -28,7 +28,7 @@ class WaitingJob(Struct, frozen=True):
     since: float
 
 
-class _Turn(Struct):
+class _JobTurn(Struct):
     """The turn of a job: since when, and whether it has to leave."""
 
     tenant: str
@@ -37,10 +37,10 @@ class _Turn(Struct):
 
 
 class JobSlots:
-    """The slots that are taken; times are those of one monotonic clock."""
+    """The slots of one process, each taken by a job; times are those of one monotonic clock."""
 
     def __init__(self) -> None:
-        self._turns: dict[JobKey, _Turn] = {}
+        self._turns: dict[JobKey, _JobTurn] = {}
         self._served_at: dict[str, float] = {}
 
     def __contains__(self, key: JobKey) -> bool:
@@ -70,7 +70,7 @@ class JobSlots:
                 job = queues[tenant].popleft()
                 staying[tenant] += 1
                 if self._is_free_for(tenant):
-                    self._turns[job.key] = _Turn(tenant, now)
+                    self._turns[job.key] = _JobTurn(tenant, now)
                     self._served_at[tenant] = now
                     chosen.append(job.key)
                 if queues[tenant]:
@@ -86,7 +86,7 @@ class JobSlots:
         taken = Counter(turn.tenant for turn in self._turns.values())
         return taken[tenant] < TENANT_SLOTS_MAX and taken.total() < SLOTS_MAX
 
-    def _longest(self, tenant: str, staying: Counter[str], now: float) -> _Turn | None:
+    def _longest(self, tenant: str, staying: Counter[str], now: float) -> _JobTurn | None:
         """The turn that ends for a job of that tenant, if one has lasted long enough and may end for it."""
         ending = [
             each for each in self._turns.values()

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from actors.machine.facts import DuplicateDropped
+from actors.machine.facts import EventDropped
 from streams.installation.topology import Names
 from streams.journal.envelope import Flush, decode_flush
 from streams.journal.journal import Journal
@@ -32,4 +32,4 @@ async def last_of(js: JetStream, names: Names) -> StoredMessage:
 
 
 def positions(flush: Flush) -> list[int]:
-    return [fact.position for fact in flush.facts if isinstance(fact, DuplicateDropped)]
+    return [fact.position for fact in flush.facts if isinstance(fact, EventDropped)]

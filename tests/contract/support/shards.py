@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from actors.machine.facts import DuplicateDropped
+from actors.machine.facts import EventDropped
 from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
@@ -105,8 +105,8 @@ async def mark_at(js: JetStream, names: Names, position: int) -> Mark:
     return Mark(position=position, stored_at=message.stored_at)
 
 
-def repeated(position: int, receiver: str = RECEIVER) -> DuplicateDropped:
-    return DuplicateDropped(receiver=receiver, position=position)
+def repeated(position: int, receiver: str = RECEIVER) -> EventDropped:
+    return EventDropped(receiver=receiver, position=position)
 
 
 def blank(receiver: str = RECEIVER) -> State:

@@ -46,7 +46,7 @@ def _discard_without_number(
 ) -> list[f.Fact]:
     if isinstance(command, c.GiveUpEvents) and command.reason == f.OUTSIDE_REGION:
         return [
-            f.DuplicateDropped(receiver=state.receiver, position=each.position, id=each.id, reason=f.ERASED)
+            f.EventDropped(receiver=state.receiver, position=each.position, id=each.id, reason=f.ERASED)
             for each in command.events
         ]
     return decide(state, policy, command, at, bucket)

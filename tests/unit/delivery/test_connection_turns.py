@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from angarium.delivery.connections.connection_turns import Bound, ConnectionSlots, TurnQueue, Waiter
+from angarium.delivery.connections.connection_turns import ConnectionSlots, SlotLimit, TurnQueue, Waiter
 
 SERVICE_S = 0.875
 """Just below what the slow lane takes for slow; exact in binary, as all times here."""
@@ -157,8 +157,8 @@ class Held(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.whole: Bound[str] = Bound(4)
-        self.hosts: list[Bound[str]] = [Bound(2), Bound(2), Bound(3)]
+        self.whole: SlotLimit[str] = SlotLimit(4)
+        self.hosts: list[SlotLimit[str]] = [SlotLimit(2), SlotLimit(2), SlotLimit(3)]
         self.slots = ConnectionSlots(self.whole)
         self.waiters: list[Waiter[str]] = []
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from actors.errors import NewerVersion
 from actors.machine.bucket import Unclean
-from actors.machine.facts import AnyFact, Claimed, Delivered, DuplicateDropped, Parked
+from actors.machine.facts import AnyFact, Claimed, Delivered, EventDropped, Parked
 from actors.machine.numbering import Numbered
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush, message_id
 from streams.journal.routing_progress import RoutingProgress
@@ -48,7 +48,7 @@ def test_instants_are_read_to_the_last_bit(at: float) -> None:
 
 
 def test_the_flush_is_the_json_that_other_programs_read() -> None:
-    flush = msgspec.json.decode(written(DuplicateDropped(receiver="acme.billing", position=7)))
+    flush = msgspec.json.decode(written(EventDropped(receiver="acme.billing", position=7)))
     assert flush == {
         "v": 4,
         "node": "a",
@@ -72,10 +72,10 @@ def test_a_flush_names_parked_tenants_if_there_are_any() -> None:
 
 
 def test_members_that_newer_versions_add_to_a_fact_are_ignored() -> None:
-    data = written(DuplicateDropped(receiver="acme.billing", position=7)).replace(
+    data = written(EventDropped(receiver="acme.billing", position=7)).replace(
         b'"position":7', b'"position":7,"x":1'
     )
-    assert decode_flush(data, WHERE).facts == (DuplicateDropped(receiver="acme.billing", position=7),)
+    assert decode_flush(data, WHERE).facts == (EventDropped(receiver="acme.billing", position=7),)
 
 
 def test_a_newer_envelope_is_refused_with_any_content() -> None:
@@ -88,15 +88,15 @@ def test_a_newer_envelope_is_refused_with_any_content() -> None:
 
 
 def test_an_unknown_kind_of_fact_is_newer() -> None:
-    data = written(Parked(receiver="a.b", at=1.0), DuplicateDropped(receiver="a.b", position=1))
+    data = written(Parked(receiver="a.b", at=1.0), EventDropped(receiver="a.b", position=1))
     with pytest.raises(NewerVersion, match=f"{WHERE} holds a fact of the unknown kind 'melted'"):
         decode_flush(data.replace(b'"repeated"', b'"melted"'), WHERE)
 
 
 @pytest.mark.parametrize("data", [
     b"", b"hello", b"[]", b"{}", b'{"v": 3}', b'{"v": "3"}', written()[:-1], b"\xff\xfe",
-    written(DuplicateDropped(receiver="a.b", position=1)).replace(b'"position":1', b'"position":"1"'),
-    written(DuplicateDropped(receiver="a.b", position=1)).replace(b'"fact":"repeated",', b""),
+    written(EventDropped(receiver="a.b", position=1)).replace(b'"position":1', b'"position":"1"'),
+    written(EventDropped(receiver="a.b", position=1)).replace(b'"fact":"repeated",', b""),
 ])  # fmt: skip
 def test_a_message_that_is_not_a_flush_is_not_ours(data: bytes) -> None:
     with pytest.raises(NotOurs, match=f"{WHERE} was not written by Angarium"):

@@ -53,7 +53,7 @@ def test_without_this_rule_some_seed_breaks_one(rule: str) -> None:
 def test_only_these_facts_hold_nothing_up() -> None:
     """Every other fact must be confirmed before anything starts: numbers and tokens depend on it."""
     hurry = {
-        f.Delivered, f.AttemptFailed, f.Throttled, f.EventsNumbered, f.DuplicateDropped, f.Parked, f.Unparked,
+        f.Delivered, f.AttemptFailed, f.Throttled, f.EventsNumbered, f.EventDropped, f.Parked, f.Unparked,
         f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished,
         f.HandshakeFailed,
     }  # fmt: skip

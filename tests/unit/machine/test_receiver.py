@@ -233,7 +233,7 @@ def test_a_duplicate_changes_a_counter_and_nothing_else() -> None:
     actor = Actor()
     actor.ends(event(5), answer(200))
     before = actor.state
-    assert only(actor.do(c.DropDuplicate(event(6, name="e5")))) == f.DuplicateDropped(
+    assert only(actor.do(c.DropDuplicate(event(6, name="e5")))) == f.EventDropped(
         receiver="acme.billing", position=6, id="e5"
     )
     assert actor.state.counters == Counters(delivered=1, duplicates=1)

@@ -46,7 +46,7 @@ class Case(Struct, frozen=True):
         return next_step(self.state, self.policy, self.view, NOW)
 
 
-class Turn(Struct, frozen=True):
+class CandidateEvent(Struct, frozen=True):
     """The event whose turn it may be; `entry` is None for the next one that has no number."""
 
     case: Case
@@ -221,7 +221,7 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
         c.UnparkReceiver,
     ),
 }  # fmt: skip
-OF_EVENT: dict[Rule, tuple[Callable[[Turn], bool], Steps]] = {
+OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
     Rule.GIVING_UP: (lambda turn: turn.over and turn.room, (c.GiveUpEvents, s.ReadBacklog)),
     Rule.READING: (
         lambda turn: turn.unread and not (turn.over or turn.held or turn.lingers), s.ReadBacklog
@@ -270,18 +270,18 @@ def width(state: State, policy: Policy) -> int:
     return 1 if policy.order == "strict" or down else policy.concurrency
 
 
-def turns(case: Case, policy: Policy) -> Iterator[Turn]:
+def turns(case: Case, policy: Policy) -> Iterator[CandidateEvent]:
     """The events whose turn it may be, as the docstring of `Rule` tells them."""
     if policy.order == "strict":
-        yield Turn(case, policy, case.state.open[0] if case.state.open else None)
+        yield CandidateEvent(case, policy, case.state.open[0] if case.state.open else None)
         return
     idle = [each for each in case.state.open if each.position not in case.view.in_flight]
     if idle:
         due = min(idle, key=lambda each: each.next_at)
-        yield Turn(case, policy, due)
+        yield CandidateEvent(case, policy, due)
         if idle[0] is not due:
-            yield Turn(case, policy, idle[0])
-    yield Turn(case, policy, None)
+            yield CandidateEvent(case, policy, idle[0])
+    yield CandidateEvent(case, policy, None)
 
 
 def first_that_holds(case: Case) -> set[Rule]:
@@ -305,13 +305,13 @@ def first_that_holds(case: Case) -> set[Rule]:
     return {first(turn) for turn in (acting[:1] or found)}
 
 
-def acts(turn: Turn) -> bool:
+def acts(turn: CandidateEvent) -> bool:
     """True if something can be done about the event: if nothing else, it is dropped from memory."""
     rule = first(turn, besides=Rule.UNCONFIRMED)
     return bool(ACTS[rule]) or (rule in HELD and turn.event is not None)
 
 
-def first(turn: Turn, *, besides: Rule | None = None) -> Rule:
+def first(turn: CandidateEvent, *, besides: Rule | None = None) -> Rule:
     """The first rule that holds for the event."""
     rules = (rule for rule in Rule if rule in OF_EVENT and rule is not besides)
     return next(rule for rule in rules if OF_EVENT[rule][0](turn))

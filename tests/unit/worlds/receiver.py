@@ -289,7 +289,7 @@ class ReceiverWorld:
             match fact:
                 case f.Delivered(events=events) | f.DeadLettered(events=events):
                     settled |= {each.position for each in events}
-                case f.DuplicateDropped(position=position) | f.EventRefused(position=position):
+                case f.EventDropped(position=position) | f.EventRefused(position=position):
                     settled.add(position)
                 case f.Missing(first=first, last=last):
                     settled |= set(range(first, last + 1))

@@ -144,14 +144,14 @@ async def test_a_message_with_a_known_id_is_listed_as_dropped(
 ) -> None:
     await pen.flush(opens(), delivered(7, NOW))
     await pen.flush(
-        f.DuplicateDropped(receiver=RECEIVER, position=109, id="e7"),
-        f.DuplicateDropped(receiver=RECEIVER, position=110, id="e6"),
-        f.DuplicateDropped(receiver=RECEIVER, position=111, id="e7", reason=f.ERASED),
+        f.EventDropped(receiver=RECEIVER, position=109, id="e7"),
+        f.EventDropped(receiver=RECEIVER, position=110, id="e6"),
+        f.EventDropped(receiver=RECEIVER, position=111, id="e7", reason=f.ERASED),
     )
     dropped_at = pen.at
     # Beyond the dedup window the same id is another event.
     await pen.flush(delivered(300, NOW + 60, events=(replace(numbered(300), id="e7"),)))
-    await pen.flush(f.DuplicateDropped(receiver=RECEIVER, position=401, id="e7"))
+    await pen.flush(f.EventDropped(receiver=RECEIVER, position=401, id="e7"))
     await catch_up(js, names, ledger)
     first, second = (await ask(settings, lambda ledger: journey(ledger, "e7"))).deliveries
     assert first["repeats"] == [{"at": instant_text(dropped_at), "position": 109}]

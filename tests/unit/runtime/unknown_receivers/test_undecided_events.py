@@ -158,7 +158,7 @@ async def test_a_receiver_put_later_does_not_read_events_that_were_turned_away()
     await world.until(lambda: len(world.sender.made) == 2)
     await world.pass_time(1)
     assert world.sender.positions == [3, 4]
-    assert world.journal.of(f.DuplicateDropped) == []
+    assert world.journal.of(f.EventDropped) == []
 
 
 @in_virtual_time
