@@ -60,7 +60,7 @@ SETTLE_S = 3600.0
 PLACED_CHECK_EVERY_S = 0.1
 
 
-class Telling(Replicas):
+class WatchedReplicas(Replicas):
     """The replicas of a stream, and a listener that is told what is stored."""
 
     def __init__(self, stream: Stream, checkers: Checkers) -> None:
@@ -227,7 +227,7 @@ class Run:
         await js.stop()
         await wire.close()
         for stream in self.server.streams.values():
-            stream.replicas = Telling(stream, self.checkers)
+            stream.replicas = WatchedReplicas(stream, self.checkers)
         self.server.checkers = self.checkers
 
     # ---- its course

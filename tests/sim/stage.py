@@ -14,7 +14,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
 from tests.sim.checks.checkers import Checkers
 from tests.sim.plan import Plan
-from tests.sim.run import Run, Telling
+from tests.sim.run import Run, WatchedReplicas
 from tests.sim.server.sessions import Frame
 from tests.sim.server.streams.replica import Replica
 from tests.sim.server.streams.store import Store
@@ -45,7 +45,7 @@ class _Messages:
             deal()
 
 
-class _Standing(Telling):
+class _Standing(WatchedReplicas):
     """Replicas that hear of nothing any more."""
 
     def __init__(self, stream: Stream, checkers: Checkers) -> None:
@@ -237,7 +237,9 @@ class Stage:
 
     def let_replicas_go_on(self, stream: str) -> None:
         """Lets replicas know again what is stored."""
-        self.run.server.streams[stream].replicas = Telling(self.run.server.streams[stream], self.checkers)
+        self.run.server.streams[stream].replicas = WatchedReplicas(
+            self.run.server.streams[stream], self.checkers
+        )
         self._lag = 0.0
         self._begin_faults()
 
@@ -277,7 +279,7 @@ class Stage:
 
     def delivered(self, receiver: str = R) -> set[int]:
         """The positions that are recorded as delivered."""
-        return self.checkers.ledger(receiver).delivered.get(receiver, set())
+        return self.checkers.journal_of(receiver).delivered.get(receiver, set())
 
     # ---- time
 

@@ -17,7 +17,7 @@ from actors.machine.facts import EventsNumbered, Missing, Opened
 from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import State
 from tests.sim import hunt, scenarios
-from tests.sim.checks.ledger import Deliveries, ShardLedger
+from tests.sim.checks.folded_journals import Deliveries, FoldedJournal
 from tests.sim.checks.storage import DeliveriesKept
 from tests.sim.hunt import violation
 from tests.sim.mutants import catalogue
@@ -88,14 +88,14 @@ def test_a_checkpoint_behind_the_journal_needs_no_duplicate_of_its_own_time() ->
     deliveries, receiver = Deliveries(), "acme.r0"
     for position, event_id in enumerate(("a", "a", "b"), 1):
         deliveries.add(receiver, Event(position=position, id=event_id, stored_at=0.0, body=b""))
-    ledger = ShardLedger(0, deliveries, pytest.fail)
+    journal = FoldedJournal(0, deliveries, pytest.fail)
     before = State(receiver=receiver, parked=True, frontier=Frontier(position=1, sequence=1))
-    numbering = ledger.numbering(receiver)
+    numbering = journal.numbering(receiver)
     numbering.take(Opened(receiver=receiver, at=0.0, position=0, window=1), set())
     for sequence, position, event_id in ((1, 1, "a"), (2, 3, "b")):
         number = Numbered(sequence=sequence, position=position, id=event_id, stored_at=0.0)
         numbering.take(EventsNumbered(receiver=receiver, events=(number,)), set())
-    kept = DeliveriesKept(deliveries, lambda _: ledger, pytest.fail)
+    kept = DeliveriesKept(deliveries, lambda _: journal, pytest.fail)
     assert kept.needed(before) == 3
 
 
@@ -111,7 +111,7 @@ def test_messages_go_missing_in_runs() -> None:
         run = Run(seed)
         run.workload.deletes = True
         run.run()
-        flushes = [flush for ledger in run.checkers.ledgers for _, flush in ledger.flushes]
+        flushes = [flush for journal in run.checkers.journals for _, flush in journal.flushes]
         missing += sum(isinstance(fact, Missing) for flush in flushes for fact in flush.facts)
     assert missing >= 3
 

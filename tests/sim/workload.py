@@ -19,7 +19,7 @@ from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.sim.checks.ledger import Deliveries
+from tests.sim.checks.folded_journals import Deliveries
 from tests.sim.world.process import Process
 from tests.sim.world.receivers import POISON
 
@@ -215,7 +215,7 @@ class Workload:
         posted, stream = run.checkers.posted, run.server.streams[run.names.deliveries]
         for node in run.checkers.nodes.values():
             for number, shard in node.owned.items():
-                if shard.claim.epoch == run.checkers.ledgers[number].epoch:
+                if shard.claim.epoch == run.checkers.journals[number].epoch:
                     for actor in shard.host.actors.values():
                         for position in _left(actor, run.checkers.deliveries):
                             if not posted(actor.receiver, position) and self._gaps.random() < 0.1:

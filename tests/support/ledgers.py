@@ -32,7 +32,7 @@ NOW = 1_800_000_000.0
 KEEP_S = 365 * 86_400.0
 
 
-class Pen:
+class JournalWriter:
     """Writes flushes into the journal, as owners of shards do."""
 
     def __init__(self, js: JetStream, names: Names) -> None:
@@ -86,7 +86,7 @@ def opens(receiver: str = RECEIVER) -> f.Opened:
     return f.Opened(receiver=receiver, at=NOW, position=0)
 
 
-class Dies(Exception):
+class Killed(Exception):
     """The process is killed."""
 
 
@@ -98,7 +98,7 @@ def _dying(connections: Iterable[Any], names: Collection[str], after: int) -> No
         async def counting(*arguments: Any) -> Any:
             nonlocal left
             if left == 0:
-                raise Dies
+                raise Killed
             left -= 1
             return await run(*arguments)
 

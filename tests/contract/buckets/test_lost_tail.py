@@ -27,7 +27,7 @@ from streams.nats.answers import Page, Stored, StreamInfo
 from streams.resending import plan_lock
 from tests.contract.operations.jobs.jobs import events, replay_job, shown
 from tests.contract.resending.settled_events import ONE
-from tests.contract.support.powerless import Powerless
+from tests.contract.support.power_loss import Powerless
 from tests.support.installation import install
 from tests.support.waiting import until, until_true
 

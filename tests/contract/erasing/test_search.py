@@ -13,7 +13,7 @@ from streams.nats.answers import Page, StoredMessage
 from streams.nats.jetstream import JetStream
 from tests.contract.support.routers import announce
 from tests.support.installation import publish
-from tests.support.ledgers import RECEIVER, Pen, failed
+from tests.support.ledgers import RECEIVER, JournalWriter, failed
 
 Search = Callable[[JetStream, Names, str, str], Awaitable[object]]
 
@@ -25,7 +25,7 @@ async def stored_everywhere(js: JetStream, names: Names) -> None:
     position = await publish(js, names, RECEIVER, b"secret", headers)
     burial = Burial(position=position, reason="rejected", sequence=1)
     await DeadLetterWriter(js, names).bury(RECEIVER, [burial])
-    await Pen(js, names).flush(failed(1, answer="secret"))
+    await JournalWriter(js, names).flush(failed(1, answer="secret"))
 
 
 @pytest.mark.parametrize("find", [search.events, search.deliveries, search.dead_letters, search.answers])

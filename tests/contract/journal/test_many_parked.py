@@ -72,7 +72,7 @@ class Sender:
         return Answered(status=200, latency_ms=1.0)
 
 
-class Crowd(Struct):
+class ManyParked(Struct):
     """An installation whose last owner left many parked receivers behind."""
 
     url: str
@@ -136,17 +136,17 @@ def collecting_as_a_node() -> Iterator[None]:
 
 
 @pytest.fixture
-async def crowd(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Crowd]:
+async def many_parked(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ManyParked]:
     shards, count = request.param
     async with EmbeddedServer(tmp_path, port=0) as server:
         wire = await connect(ConnectOptions(servers=(server.url,), name="test"))
         js = JetStream(wire)
         await js.start()
         await setup(js, topology.Installation(shards=shards, max_bytes=1 << 30))
-        crowd = Crowd(server.url, js, Names(), shards)
-        crowd.draw(count)
-        await crowd.park()
-        yield crowd
+        many_parked = ManyParked(server.url, js, Names(), shards)
+        many_parked.draw(count)
+        await many_parked.park()
+        yield many_parked
         await js.stop()
         await wire.close()
 
@@ -158,16 +158,18 @@ def away(node: Node) -> int:
 @pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("collecting_as_a_node")
-@pytest.mark.parametrize("crowd", [(64, 100_000), (1, 100_000)], indirect=True)
+@pytest.mark.parametrize("many_parked", [(64, 100_000), (1, 100_000)], indirect=True)
 async def test_a_takeover_keeps_its_lease_and_continues_to_deliver(
-    crowd: Crowd, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    many_parked: ManyParked, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.WARNING)
-    sender, wire = Sender(), await connect(ConnectOptions(servers=(crowd.url,), name="node"))
-    due = [each[-1] for each in crowd.receivers.values()][:20]
-    late = [each[-DUE // crowd.shards - n] for each in crowd.receivers.values() for n in range(1, 21)][-20:]
-    await crowd.publish(due)
-    settings = Settings(node="new", shards=crowd.shards, drain_s=1.0)
+    sender, wire = Sender(), await connect(ConnectOptions(servers=(many_parked.url,), name="node"))
+    due = [each[-1] for each in many_parked.receivers.values()][:20]
+    late = [
+        each[-DUE // many_parked.shards - n] for each in many_parked.receivers.values() for n in range(1, 21)
+    ][-20:]
+    await many_parked.publish(due)
+    settings = Settings(node="new", shards=many_parked.shards, drain_s=1.0)
     async with joined_node(wire, settings, SystemTime(), sender) as node:
         began_at = time.monotonic()
         async with asyncio.timeout(READY_S):
@@ -179,7 +181,7 @@ async def test_a_takeover_keeps_its_lease_and_continues_to_deliver(
         assert left > 0
         hosts = [node.host_of(each) for each in late]
         assert all(host and each in host.residents.not_loaded for host, each in zip(hosts, late, strict=True))
-        await crowd.publish(late)
+        await many_parked.publish(late)
         published_at = time.monotonic()
         waiting = list(zip(hosts, late, strict=True))
         await until(lambda: not any(host and each in host.residents.not_loaded for host, each in waiting))
@@ -192,7 +194,7 @@ async def test_a_takeover_keeps_its_lease_and_continues_to_deliver(
         assert not lapses
         assert node.context.members.lease.valid()
     with capsys.disabled():
-        print(f"\n{crowd.shards} shards: ready after {ready_s:.1f} s, all back after {back_s:.0f} s")
+        print(f"\n{many_parked.shards} shards: ready after {ready_s:.1f} s, all back after {back_s:.0f} s")
         print(f"the due ones were served after {due_s:.1f} s, with {left} still away")
         print(f"{len(late)} who got an event were back within {late_s:.2f} s")
     await wire.close()

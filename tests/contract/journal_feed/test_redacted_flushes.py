@@ -15,7 +15,7 @@ from streams.lost_tails.places import BEGINNING
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from tests.contract.journal.recording import recreate
-from tests.support.ledgers import Pen, delivered, failed, opens
+from tests.support.ledgers import JournalWriter, delivered, failed, opens
 
 SECRET = "what the receiver said"
 
@@ -40,10 +40,10 @@ def facts(message: StoredMessage) -> list[AnyFact]:
 
 
 async def test_a_copy_is_read_in_place_of_its_message(js: JetStream, names: Names) -> None:
-    pen = Pen(js, names)
+    journal = JournalWriter(js, names)
     recorded = [failed(1, answer=SECRET), delivered(7, receiver="other.orders"), failed(2, answer=SECRET)]
     for several in ([opens()], recorded, [delivered(1)]):
-        await pen.flush(*several)
+        await journal.flush(*several)
     before = await redact(js, names, 2)
     reading = await reader(js, names)
     read: list[StoredMessage] = []
@@ -62,9 +62,9 @@ async def test_a_copy_is_read_in_place_of_its_message(js: JetStream, names: Name
 
 
 async def test_a_message_that_is_gone_before_a_copy_is_a_gap_up_to_it(js: JetStream, names: Names) -> None:
-    pen = Pen(js, names)
+    journal = JournalWriter(js, names)
     for sequence in range(1, 7):
-        await pen.flush(failed(sequence, answer=SECRET))
+        await journal.flush(failed(sequence, answer=SECRET))
     copied = await redact(js, names, 4)
     for position in (2, 3, 5):
         await js.delete(names.journal, position)
@@ -80,13 +80,13 @@ async def test_a_message_that_is_gone_before_a_copy_is_a_gap_up_to_it(js: JetStr
 
 
 async def test_a_copy_of_another_journal_is_not_read(js: JetStream, names: Names) -> None:
-    pen = Pen(js, names)
+    journal = JournalWriter(js, names)
     for position in (1, 2):
-        assert await pen.flush(failed(position, answer=SECRET)) == position
+        assert await journal.flush(failed(position, answer=SECRET)) == position
     await redact(js, names, 1)
     await recreate(js, names, names.journal)
     for sequence in (1, 2):
-        await pen.flush(delivered(sequence))
+        await journal.flush(delivered(sequence))
     await js.delete(names.journal, 1)
     reading = await reader(js, names)
     assert isinstance(await reading.read(0), Gap)
@@ -97,9 +97,9 @@ async def test_a_copy_that_a_deposed_leader_does_not_list_is_found(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader was deposed before the copy was stored, and no majority has answered it since."""
-    pen = Pen(js, names)
+    journal = JournalWriter(js, names)
     for sequence in range(1, 5):
-        await pen.flush(failed(sequence, answer=SECRET))
+        await journal.flush(failed(sequence, answer=SECRET))
     await js.delete(names.journal, 1)
     copied = await redact(js, names, 2)
     list_subjects, asked = js.subjects_and_info, []
@@ -128,9 +128,9 @@ async def copies(js: JetStream, names: Names) -> list[int]:
 async def test_copies_of_what_the_journal_was_purged_of_and_too_many_are_dropped(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pen = Pen(js, names)
+    journal = JournalWriter(js, names)
     for sequence in range(1, 9):
-        await pen.flush(failed(sequence, answer=SECRET))
+        await journal.flush(failed(sequence, answer=SECRET))
     for position in (1, 2, 5, 6, 7):
         await redact(js, names, position)
     await js.purge(names.journal, 4)
@@ -145,9 +145,9 @@ async def test_the_first_messages_of_the_journal_stay_readable_when_they_are_era
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal begins after them then, as if purged. A deposed leader does not know the last copy."""
-    pen = Pen(js, names)
+    journal = JournalWriter(js, names)
     for sequence in range(1, 5):
-        await pen.flush(failed(sequence, answer=SECRET))
+        await journal.flush(failed(sequence, answer=SECRET))
     for position in (1, 2):
         await redact(js, names, position)
     first = await first_of(js, names.journal)

@@ -12,7 +12,7 @@ from streams.nats.jetstream import JetStream
 from tests.contract.ledger import databases
 from tests.contract.support.servers import MemoryServer, RealServer, Server
 from tests.support.installation import install
-from tests.support.ledgers import InDatabase, InFile, Kept, Pen
+from tests.support.ledgers import InDatabase, InFile, JournalWriter, Kept
 
 _schemas = count(1)
 WORLDS = [("memory", "sqlite"), ("nats-server", "sqlite"), ("memory", "postgresql")]
@@ -64,8 +64,8 @@ async def names(js: JetStream, prefix: str) -> Names:
 
 
 @pytest.fixture
-def pen(js: JetStream, names: Names) -> Pen:
-    return Pen(js, names)
+def journal(js: JetStream, names: Names) -> JournalWriter:
+    return JournalWriter(js, names)
 
 
 @pytest.fixture

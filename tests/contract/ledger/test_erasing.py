@@ -37,11 +37,11 @@ from tests.support.ledgers import (
     KEEP_S,
     NOW,
     RECEIVER,
-    Dies,
     InDatabase,
     InFile,
+    JournalWriter,
     Kept,
-    Pen,
+    Killed,
     catch_up,
     delivered,
     failed,
@@ -72,13 +72,13 @@ async def erase(js: JetStream, names: Names, event: str) -> None:
 
 
 async def test_answers_to_an_erased_event_leave_the_ledger(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
 ) -> None:
     mark, kept = secrets.token_hex(200), secrets.token_hex(200)
-    await pen.flush(opens())
+    await journal.flush(opens())
     for attempt in range(1, 20):
-        await pen.flush(failed(1, NOW + attempt, attempt=attempt, answer=mark))
-        await pen.flush(failed(2, NOW + attempt, attempt=attempt, answer=kept))
+        await journal.flush(failed(1, NOW + attempt, attempt=attempt, answer=mark))
+        await journal.flush(failed(2, NOW + attempt, attempt=attempt, answer=kept))
         if attempt % 5 == 0:
             await catch_up(js, names, ledger)
     await catch_up(js, names, ledger)
@@ -89,16 +89,16 @@ async def test_answers_to_an_erased_event_leave_the_ledger(
     assert await holds(ledger, kept)
     assert await ledger.rows("SELECT count(*), count(answer) FROM attempts") == [(38, 19)]
     assert await ledger.rows("SELECT event FROM deliveries ORDER BY sequence") == [("e1",), ("e2",)]
-    await pen.flush(delivered(2, attempt=40))
+    await journal.flush(delivered(2, attempt=40))
     await catch_up(js, names, ledger)
     assert await ledger.rows("SELECT sequence FROM attempts WHERE verdict = 0") == [(2,)]
 
 
 async def test_a_request_at_a_position_that_a_bucket_lost_is_carried_out(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
 ) -> None:
     mark = secrets.token_hex(200)
-    await pen.flush(opens(), failed(1, answer=mark))
+    await journal.flush(opens(), failed(1, answer=mark))
     # The ledger has read further in the bucket that lost its tail.
     await erase(js, names, "e0")
     await catch_up(js, names, ledger)
@@ -109,12 +109,12 @@ async def test_a_request_at_a_position_that_a_bucket_lost_is_carried_out(
 
 
 async def test_a_ledger_that_lags_reads_to_the_end_of_it_first(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
 ) -> None:
     mark = secrets.token_hex(200)
-    await pen.flush(opens())
+    await journal.flush(opens())
     await catch_up(js, names, ledger)
-    await pen.flush(failed(1, answer=mark))
+    await journal.flush(failed(1, answer=mark))
     await erase(js, names, "e1")
     await catch_up(js, names, ledger)
     assert not await holds(ledger, mark)
@@ -122,20 +122,20 @@ async def test_a_ledger_that_lags_reads_to_the_end_of_it_first(
 
 
 async def test_only_the_tenant_of_the_event_is_meant(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
 ) -> None:
     other, mark = "acme2.billing", secrets.token_hex(200)
-    await pen.flush(opens(other), failed(1, answer=mark, receiver=other), receiver=other)
+    await journal.flush(opens(other), failed(1, answer=mark, receiver=other), receiver=other)
     await erase(js, names, "e1")
     await catch_up(js, names, ledger)
     assert await holds(ledger, mark)
 
 
 async def test_an_event_that_was_erased_while_it_waited_says_so(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
 ) -> None:
-    await pen.flush(opens(), failed(1))
-    await pen.flush(
+    await journal.flush(opens(), failed(1))
+    await journal.flush(
         f.Missing(receiver=RECEIVER, at=NOW + 9, first=101, last=101, next_sequence=2, reason=f.ERASED)
     )
     await catch_up(js, names, ledger)
@@ -144,30 +144,30 @@ async def test_an_event_that_was_erased_while_it_waited_says_so(
 
 
 async def test_an_erasure_of_one_shard_takes_nothing_from_what_is_known_of_another(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
 ) -> None:
     other, unsaved = "acme.other", "acme.unsaved"
     assert len({shard(each) for each in (RECEIVER, other)}) == 2
     truth = {}
     for receiver in (other, unsaved):
         state = evolve(State(receiver=receiver), opens(receiver))
-        position = await pen.flush(opens(receiver), receiver=receiver)
+        position = await journal.flush(opens(receiver), receiver=receiver)
         if receiver == other:  # An older state than what the ledger is going to know.
             await snapshot(js, names, position, state)
         for number in (1, 2, 3):
             fact = delivered(number, receiver=receiver)
             state = evolve(state, fact)
-            await pen.flush(fact, receiver=receiver)
+            await journal.flush(fact, receiver=receiver)
         truth[receiver] = state
     await catch_up(js, names, ledger)
-    erased = await pen.flush(opens(), failed(1, answer="secret"))
-    await pen.flush(delivered(2))
+    erased = await journal.flush(opens(), failed(1, answer="secret"))
+    await journal.flush(delivered(2))
     await js.delete(names.journal, erased)
     await catch_up(js, names, ledger)
     for receiver, state in truth.items():
-        pen.at = NOW + 60
+        journal.at = NOW + 60
         last = delivered(4, NOW + 50, receiver=receiver)
-        await pen.flush(last, receiver=receiver)
+        await journal.flush(last, receiver=receiver)
         await catch_up(js, names, ledger)
         async with open_for_queries(ledger.location) as queries:
             row = await queries.receiver(receiver)
@@ -179,7 +179,7 @@ async def test_an_erasure_of_one_shard_takes_nothing_from_what_is_known_of_anoth
 
 @pytest.mark.parametrize("world", [("memory", "sqlite")], ids="-".join)
 async def test_an_event_that_the_ledger_does_not_know_costs_it_no_new_file(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overwritten = list[object]()
 
@@ -188,7 +188,7 @@ async def test_an_event_that_the_ledger_does_not_know_costs_it_no_new_file(
         return True
 
     monkeypatch.setattr(sqlite_tables, "overwrite", overwrite)
-    await pen.flush(opens(), failed(1, answer="secret"))
+    await journal.flush(opens(), failed(1, answer="secret"))
     await catch_up(js, names, ledger)
     await erase(js, names, "invented")
     await catch_up(js, names, ledger)
@@ -228,7 +228,7 @@ async def test_erasing_takes_a_tenth_of_the_writers_time(
 
 
 async def test_an_answer_that_outlives_the_block_of_its_delivery_is_erased(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
     mark, periods = secrets.token_hex(200), count()
@@ -243,9 +243,9 @@ async def test_an_answer_that_outlives_the_block_of_its_delivery_is_erased(
             monkeypatch.setattr(store, "block_for", lambda at: block(next(periods) * round(KEEP_S * 1000)))
         following = writer(js, names, store)
         for facts in flushes:
-            await pen.flush(*facts)
+            await journal.flush(*facts)
             await following.catch_up()
-            pen.at += 90_000
+            journal.at += 90_000
         oldest = await store.oldest_full_block()
         assert oldest is not None
         async for _ in store.drop_block(oldest):
@@ -266,20 +266,25 @@ async def test_an_answer_that_outlives_the_block_of_its_delivery_is_erased(
     ],
 )
 async def test_an_erasure_waits_for_the_end_of_a_drop_that_a_death_interrupted(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, every: int, monkeypatch: pytest.MonkeyPatch
+    js: JetStream,
+    names: Names,
+    journal: JournalWriter,
+    ledger: Kept,
+    every: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
     monkeypatch.setattr(writing, "PRUNE_EVERY_S", 0.0)
     mark, waited, deaths = secrets.token_hex(200), 0, 0
-    await pen.flush(opens(), failed(1, answer=mark), delivered(1, attempt=2))
-    pen.at = NOW + 3600
-    await pen.flush(delivered(2), delivered(3))
+    await journal.flush(opens(), failed(1, answer=mark), delivered(1, attempt=2))
+    journal.at = NOW + 3600
+    await journal.flush(delivered(2), delivered(3))
     await erase(js, names, "e1")
     for after in count(step=every):
         await ledger.empty()
         await fill(js, names, ledger, monkeypatch)
-        with suppress(Dies):
+        with suppress(Killed):
             async with ledger.dying(after) as store:
                 await drop_oldest(writer(js, names, store, keep_s=600))
                 break
@@ -300,17 +305,21 @@ async def test_an_erasure_waits_for_the_end_of_a_drop_that_a_death_interrupted(
 
 @pytest.mark.parametrize("world", [("memory", "postgresql")], ids="-".join)
 async def test_an_erasure_waits_for_a_drop_that_waits_for_a_reader(
-    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, monkeypatch: pytest.MonkeyPatch
+    js: JetStream,
+    names: Names,
+    journal: JournalWriter,
+    in_database: InDatabase,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
     monkeypatch.setattr(writing, "ERASURES_EVERY_S", 0.0)
-    await pen.flush(opens(), failed(1, answer="first"), delivered(1, attempt=2))
-    pen.at = NOW + 3600
-    await pen.flush(delivered(2), delivered(3))
+    await journal.flush(opens(), failed(1, answer="first"), delivered(1, attempt=2))
+    journal.at = NOW + 3600
+    await journal.flush(delivered(2), delivered(3))
     await fill(js, names, in_database, monkeypatch)
     await erase(js, names, "e1")
-    journal, bucket = JournalReader(js, names), BucketReader(js, names)
+    feed, bucket = JournalReader(js, names), BucketReader(js, names)
     async with (
         in_database.store() as store,
         opened(Database(in_database.location), "reader") as reader,
@@ -325,19 +334,19 @@ async def test_an_erasure_waits_for_a_drop_that_waits_for_a_reader(
         await reader.execute("BEGIN")
         await reader.rows("SELECT sequence FROM attempts")
         for _ in range(20):
-            await following.step(journal, bucket)
+            await following.step(feed, bucket)
             assert following.dropping
         assert (await store.read_place(ERASURES)).position == 0
         await reader.execute("COMMIT")
 
         async def is_erased() -> bool:
-            await following.step(journal, bucket)
+            await following.step(feed, bucket)
             return (await store.read_place(ERASURES)).position > 0
 
         await until_true(is_erased)
         assert during == [False]
         await following.stop()
-    journal.stop()
+    feed.stop()
 
 
 async def fill(js: JetStream, names: Names, ledger: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,12 +374,12 @@ async def drop_oldest(pruning: Writer) -> None:
 
 @pytest.mark.parametrize("world", [("memory", "sqlite")], ids="-".join)
 async def test_an_answer_that_a_reader_keeps_in_a_file_is_erased_when_it_has_gone(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert isinstance(ledger, InFile)
     monkeypatch.setattr(sqlite_tables, "BUSY_TIMEOUT_MS", 100)
     mark = secrets.token_hex(200)
-    await pen.flush(opens(), failed(1, answer=mark))
+    await journal.flush(opens(), failed(1, answer=mark))
     await catch_up(js, names, ledger)
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
@@ -388,19 +397,19 @@ async def test_an_answer_that_a_reader_keeps_in_a_file_is_erased_when_it_has_gon
 
 @pytest.mark.parametrize("world", [("memory", "sqlite")], ids="-".join)
 async def test_a_writer_that_dies_before_the_file_is_rewritten_does_it_later(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark = secrets.token_hex(200)
-    await pen.flush(opens(), failed(1, answer=mark))
+    await journal.flush(opens(), failed(1, answer=mark))
     await catch_up(js, names, ledger)
     await erase(js, names, "e1")
 
     async def dies(_: object) -> bool:
-        raise Dies
+        raise Killed
 
     with monkeypatch.context() as patch:
         patch.setattr(sqlite_tables, "overwrite", dies)
-        with pytest.raises(Dies):
+        with pytest.raises(Killed):
             await catch_up(js, names, ledger)
     await catch_up(js, names, ledger)
     assert not await holds(ledger, mark)
@@ -408,11 +417,11 @@ async def test_a_writer_that_dies_before_the_file_is_rewritten_does_it_later(
 
 @pytest.mark.parametrize("world", [("memory", "postgresql")], ids="-".join)
 async def test_an_answer_that_an_old_snapshot_keeps_is_erased_when_it_has_gone(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_answers, "SEEN_FOR_S", 0.2)
     mark = secrets.token_hex(200)
-    await pen.flush(opens(), failed(1, answer=mark))
+    await journal.flush(opens(), failed(1, answer=mark))
     await catch_up(js, names, ledger)
     directory = Path(parse_qs(urlparse(ledger.location).query)["host"][0])
 

@@ -15,7 +15,7 @@ from angarium.ledger.postgres.leases import APPLICATION
 from angarium.ledger.postgres.session import opened
 from angarium.ledger.postgres.tables import SHARE_COUNT
 from streams.installation.topology import Names
-from tests.support.ledgers import NOW, InDatabase, Pen, delivered, failed, opens
+from tests.support.ledgers import NOW, InDatabase, JournalWriter, delivered, failed, opens
 from tests.support.processes.commands import FORKS
 from tests.support.processes.forks import SHORTENED, Forked
 from tests.support.waiting import until_true
@@ -77,7 +77,7 @@ async def batches_stop(ledger: InDatabase) -> AsyncIterator[None]:
         await session.execute("ROLLBACK")
 
 
-async def flush(pen: Pen, sequence: int) -> dict[str, set[tuple[object, ...]]]:
+async def flush(journal: JournalWriter, sequence: int) -> dict[str, set[tuple[object, ...]]]:
     """Write facts for all receivers; returns the rows that they make."""
     rows: dict[str, set[tuple[object, ...]]] = {table: set() for table in ROWS}
     for name in RECEIVERS:
@@ -87,7 +87,7 @@ async def flush(pen: Pen, sequence: int) -> dict[str, set[tuple[object, ...]]]:
             [*first, failed(sequence, at, receiver=name)],
             [delivered(sequence, at, 2, receiver=name)],
         ):
-            position = await pen.flush(*facts, receiver=name)
+            position = await journal.flush(*facts, receiver=name)
             rows["facts"].add((name, position))
         rows["attempts"] |= {(name, sequence, 1), (name, sequence, 2)}
         rows["deliveries"].add((name, sequence, 2))
@@ -96,7 +96,7 @@ async def flush(pen: Pen, sequence: int) -> dict[str, set[tuple[object, ...]]]:
 
 
 async def test_a_process_killed_in_a_batch_leaves_no_half_of_it_and_another_continues(
-    nats_url: str, names: Names, pen: Pen, in_database: InDatabase, tmp_path: Path
+    nats_url: str, names: Names, journal: JournalWriter, in_database: InDatabase, tmp_path: Path
 ) -> None:
     """First one of two that share the shards is killed, then the other one, which has all."""
     async with in_database.store():
@@ -122,13 +122,13 @@ async def test_a_process_killed_in_a_batch_leaves_no_half_of_it_and_another_cont
         one = await stack.enter_async_context(writers.one(SHARE_COUNT))
         two = await stack.enter_async_context(writers.one(SHARE_COUNT // 2))
         async with batches_stop(in_database):
-            expected = await flush(pen, 1)
+            expected = await flush(journal, 1)
             await blocked(2)
             await killed(one)
         await in_database.lapse()
         await has(expected)
         async with batches_stop(in_database):
-            later = await flush(pen, 2)
+            later = await flush(journal, 2)
             await blocked(1)
             await killed(two)
         await in_database.lapse()

@@ -31,9 +31,9 @@ from tests.support.ledgers import (
     KEEP_S,
     NOW,
     RECEIVER,
-    Dies,
+    JournalWriter,
     Kept,
-    Pen,
+    Killed,
     catch_up,
     delivered,
     failed,
@@ -45,38 +45,38 @@ from tests.support.ledgers import (
 MS = round(NOW * 1000)
 
 
-async def tell(pen: Pen) -> None:
+async def tell(journal: JournalWriter) -> None:
     """A story in which everything happens that has a row."""
-    await pen.flush(f.Claimed(epoch=1, at=NOW, clean=True, position=0))
-    await pen.flush(opens(), f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
-    await pen.flush(opens("acme.other"), receiver="acme.other")
-    await pen.flush(delivered(1), failed(2, NOW + 2))
-    await pen.flush(failed(2, NOW + 4, attempt=2, status=None, error="timeout: no answer within 15 s"))
-    await pen.flush(f.Throttled(
+    await journal.flush(f.Claimed(epoch=1, at=NOW, clean=True, position=0))
+    await journal.flush(opens(), f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
+    await journal.flush(opens("acme.other"), receiver="acme.other")
+    await journal.flush(delivered(1), failed(2, NOW + 2))
+    await journal.flush(failed(2, NOW + 4, attempt=2, status=None, error="timeout: no answer within 15 s"))
+    await journal.flush(f.Throttled(
         receiver=RECEIVER, events=(numbered(2),), at=NOW + 80, attempt=3, status=429, until=NOW + 90
     ))  # fmt: skip
-    await pen.flush(delivered(2, NOW + 90, attempt=4), f.Paused(receiver=RECEIVER, at=NOW + 91))
-    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 92), f.Pinged(receiver=RECEIVER, at=NOW + 92))
-    await pen.flush(delivered(0, NOW + 93, events=(), kind="ping"))
-    await pen.flush(
+    await journal.flush(delivered(2, NOW + 90, attempt=4), f.Paused(receiver=RECEIVER, at=NOW + 91))
+    await journal.flush(f.Resumed(receiver=RECEIVER, at=NOW + 92), f.Pinged(receiver=RECEIVER, at=NOW + 92))
+    await journal.flush(delivered(0, NOW + 93, events=(), kind="ping"))
+    await journal.flush(
         failed(3, NOW + 94, status=400, rejected=True),
         f.DeadLettered(receiver=RECEIVER, events=(numbered(3),), at=NOW + 95, reason="rejected", attempts=1),
         f.Buried(receiver=RECEIVER, positions=(103,)),
     )
-    await pen.flush(f.EventsNumbered(receiver=RECEIVER, events=(numbered(4), numbered(5))))
-    await pen.flush(
+    await journal.flush(f.EventsNumbered(receiver=RECEIVER, events=(numbered(4), numbered(5))))
+    await journal.flush(
         delivered(4, NOW + 96),
         f.DeadLettered(receiver=RECEIVER, events=(numbered(6),), at=NOW + 96, reason="region"),
         f.Forgot(receiver=RECEIVER, at=NOW + 97, position=105, next_sequence=9, discarded=3),
     )
-    await pen.flush(f.EventsNumbered(receiver=RECEIVER, events=(numbered(9),)))
-    await pen.flush(delivered(1, receiver="acme.other"), receiver="acme.other")
+    await journal.flush(f.EventsNumbered(receiver=RECEIVER, events=(numbered(9),)))
+    await journal.flush(delivered(1, receiver="acme.other"), receiver="acme.other")
 
 
 async def test_every_attempt_and_every_delivery_has_a_row(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
 ) -> None:
-    await tell(pen)
+    await tell(journal)
     await catch_up(js, names, ledger)
     mine = "receiver = (SELECT id FROM receivers WHERE name = 'acme.billing')"
     attempts = await ledger.rows(
@@ -127,10 +127,15 @@ SQLITE, POSTGRES = ("memory", "sqlite"), ("memory", "postgresql")
     ],
 )
 async def test_a_crash_between_any_two_statements_repeats_nothing_and_loses_nothing(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, every: int, monkeypatch: pytest.MonkeyPatch
+    js: JetStream,
+    names: Names,
+    journal: JournalWriter,
+    ledger: Kept,
+    every: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 4)
-    await tell(pen)
+    await tell(journal)
     await StoredConfigurations(js, names).put(RECEIVER, b'{"url": "https://example.com/"}')
     await catch_up(js, names, ledger)
     expected, deaths = await ledger.contents(), 0
@@ -139,7 +144,7 @@ async def test_a_crash_between_any_two_statements_repeats_nothing_and_loses_noth
         try:
             async with ledger.dying(after) as store:
                 await writer(js, names, store).catch_up()
-        except Dies:
+        except Killed:
             deaths += 1
             await ledger.lapse()
             await catch_up(js, names, ledger)
@@ -149,8 +154,10 @@ async def test_a_crash_between_any_two_statements_repeats_nothing_and_loses_noth
     assert deaths > 30 / every
 
 
-async def test_a_recreated_journal_is_refused(js: JetStream, names: Names, pen: Pen, ledger: Kept) -> None:
-    await pen.flush(opens())
+async def test_a_recreated_journal_is_refused(
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
+) -> None:
+    await journal.flush(opens())
     await catch_up(js, names, ledger)
     before = await ledger.contents()
     async with ledger.store() as store:
@@ -166,32 +173,32 @@ async def test_a_recreated_journal_is_refused(js: JetStream, names: Names, pen: 
 
 
 async def test_nothing_is_stored_that_was_read_of_a_journal_recreated_after_the_comparison(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
 ) -> None:
     """The connection was lost between the comparison and the read, and came back with another journal."""
-    await pen.flush(opens())
+    await journal.flush(opens())
     await catch_up(js, names, ledger)
     info = await js.stream_info(names.journal)
     assert info is not None
     async with ledger.store() as store:
         following = writer(js, names, store)
         await following.renew()
-        journal = journal_reader.JournalReader(js, names)
-        read = journal.read
+        feed = journal_reader.JournalReader(js, names)
+        read = feed.read
 
         async def read_of_another(after: int) -> list[StoredMessage] | journal_reader.Gap:
             await js.request(f"$JS.API.STREAM.DELETE.{names.journal}", b"")
             await js.stream_create(info.config)
-            await pen.flush(opens())
-            await pen.flush(delivered(7))
+            await journal.flush(opens())
+            await journal.flush(delivered(7))
             js.connection_changed(True)
             return await read(after)
 
-        journal.read = read_of_another  # type: ignore[method-assign,assignment]
-        assert await following.store_next(journal)
+        feed.read = read_of_another  # type: ignore[method-assign,assignment]
+        assert await following.store_next(feed)
         with pytest.raises(LedgerError, match="was recreated"):
-            await following.store_next(journal)
-        journal.stop()
+            await following.store_next(feed)
+        feed.stop()
     assert await ledger.rows("SELECT sequence FROM deliveries") == []
 
 
@@ -208,12 +215,12 @@ async def test_nothing_is_stored_that_was_read_of_a_journal_recreated_after_the_
     ],
 )
 async def test_the_writer_stops_at_an_unreadable_flush_after_storing_all_before_it(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, data: bytes, why: str
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, data: bytes, why: str
 ) -> None:
-    await pen.flush(opens())
-    await pen.flush(delivered(1))
-    at = await pen.put(data)
-    await pen.flush(delivered(2))
+    await journal.flush(opens())
+    await journal.flush(delivered(1))
+    at = await journal.put(data)
+    await journal.flush(delivered(2))
     for _ in range(2):
         with pytest.raises(LedgerError, match=why) as raised:
             await catch_up(js, names, ledger)
@@ -226,9 +233,9 @@ async def test_the_writer_stops_at_an_unreadable_flush_after_storing_all_before_
 
 @pytest.mark.parametrize("world", [SQLITE])
 async def test_two_writers_of_one_file_are_one_too_many(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
 ) -> None:
-    await pen.flush(opens())
+    await journal.flush(opens())
     async with ledger.store() as one, ledger.store() as other:
         first, second = writer(js, names, one), writer(js, names, other)
         await second.renew()
@@ -253,10 +260,10 @@ async def test_a_second_writer_of_a_file_is_refused_and_does_not_stop_the_first(
 
 
 async def test_a_base_state_folds_what_the_actor_would(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 3)
-    await tell(pen)
+    await tell(journal)
     await catch_up(js, names, ledger)
     bases = await ledger.rows(
         "SELECT state FROM states JOIN receivers ON id = receiver WHERE name = ? ORDER BY position", RECEIVER
@@ -274,7 +281,7 @@ async def test_a_base_state_folds_what_the_actor_would(
 
 
 async def test_base_states_of_a_batch_are_stored_together(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction for each would cost more than the facts."""
     monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 1)
@@ -290,7 +297,7 @@ async def test_base_states_of_a_batch_are_stored_together(
         monkeypatch.setattr(store, "add_bases", counted)
     receivers = [RECEIVER, "acme.other", "acme.third"]
     for each in receivers:
-        await pen.flush(opens(each), receiver=each)
+        await journal.flush(opens(each), receiver=each)
     await catch_up(js, names, ledger)
     assert stored == [3]
     since = (
@@ -302,7 +309,7 @@ async def test_base_states_of_a_batch_are_stored_together(
 
 
 async def test_a_clock_that_was_set_back_does_not_hide_that_the_ledger_is_behind(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
 ) -> None:
     """A time in the future would hide that the ledger is behind."""
     now = NOW + 3600
@@ -310,23 +317,23 @@ async def test_a_clock_that_was_set_back_does_not_hide_that_the_ledger_is_behind
         resting = Writer(js, names, store, keep_s=KEEP_S, wall=lambda: now)
         await resting.catch_up()
         now -= 3000
-        await pen.flush(opens())
+        await journal.flush(opens())
         await resting.catch_up()
     query = "SELECT DISTINCT seen_at FROM positions WHERE stream = ?"
     assert await ledger.rows(query, names.journal) == [(MS + 600_000,)]
 
 
 async def test_old_rows_are_dropped_and_the_state_stays_known(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
     monkeypatch.setattr(schema, "CLOCKS_APART_MS", 0)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
     for sequence in range(1, 6):
-        await pen.flush(*([opens()] if sequence == 1 else []), delivered(sequence, NOW + sequence))
-    await pen.flush(delivered(6, NOW + 3500), delivered(7, NOW + 3500))
-    pen.at = NOW + 3600
-    await pen.flush(delivered(8, NOW + 3600))
+        await journal.flush(*([opens()] if sequence == 1 else []), delivered(sequence, NOW + sequence))
+    await journal.flush(delivered(6, NOW + 3500), delivered(7, NOW + 3500))
+    journal.at = NOW + 3600
+    await journal.flush(delivered(8, NOW + 3600))
     async with ledger.store() as store:
         periods, block = count(1), store.block_for
         monkeypatch.setattr(store, "block_for", lambda at: block(next(periods) * round(KEEP_S * 1000)))
@@ -349,13 +356,17 @@ async def test_old_rows_are_dropped_and_the_state_stays_known(
     assert msgspec.json.decode(bases[-1][0], type=State).settled_sequence == 5
 
 
-async def test_nothing_secret_is_stored(js: JetStream, names: Names, pen: Pen, ledger: Kept) -> None:
+async def test_nothing_secret_is_stored(
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
+) -> None:
     raw = (
         b'{"url": "https://example.com/T0PSECRET", "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], '
         b'"headers": {"x-key": "K3YVALUE"}, "order": "relaxed"}'
     )
     await StoredConfigurations(js, names).put(RECEIVER, raw)
-    await pen.flush(opens(), failed(1, status=None, error="connect: https://u:passw0rd@example.com/ failed"))
+    await journal.flush(
+        opens(), failed(1, status=None, error="connect: https://u:passw0rd@example.com/ failed")
+    )
     await catch_up(js, names, ledger)
     stored = await ledger.dump()
     for secret in (b"T0PSECRET", b"MfKQ9r8", b"K3YVALUE"):

@@ -16,7 +16,7 @@ from angarium.ledger.postgres.store import PostgresStore
 from streams.installation.topology import Names
 from streams.journal_feed import journal_reader
 from streams.nats.jetstream import JetStream
-from tests.support.ledgers import KEEP_S, NOW, RECEIVER, Kept, Pen, delivered, failed, opens, writer
+from tests.support.ledgers import KEEP_S, NOW, RECEIVER, JournalWriter, Kept, delivered, failed, opens, writer
 
 EVENTS = 12
 
@@ -34,7 +34,7 @@ async def told(ledger: Kept) -> list[State | None]:
 
 
 async def test_a_block_in_which_a_delivery_is_under_way_is_kept(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
     monkeypatch.setattr(writing, "PRUNE_EVERY_S", 0.0)
@@ -44,12 +44,12 @@ async def test_a_block_in_which_a_delivery_is_under_way_is_kept(
             monkeypatch.setattr(store, "block_for", lambda at: block(next(calls) * round(KEEP_S * 1000)))
         pruning = writer(js, names, store, keep_s=600)
         for facts in ((opens(), failed(1)), (delivered(2),)):
-            await pen.flush(*facts)
+            await journal.flush(*facts)
             await pruning.catch_up()
-            pen.at = NOW + 3600
+            journal.at = NOW + 3600
         await pruning.prune()
         assert not pruning.dropping
-        await pen.flush(delivered(1, NOW + 9, attempt=2))
+        await journal.flush(delivered(1, NOW + 9, attempt=2))
         await pruning.catch_up()
         await pruning.prune()
         assert pruning.dropping
@@ -59,7 +59,7 @@ async def test_a_block_in_which_a_delivery_is_under_way_is_kept(
 async def test_a_state_is_right_or_unknown_at_every_time(
     js: JetStream,
     names: Names,
-    pen: Pen,
+    journal: JournalWriter,
     ledger: Kept,
     monkeypatch: pytest.MonkeyPatch,
     base_every: int,
@@ -74,8 +74,8 @@ async def test_a_state_is_right_or_unknown_at_every_time(
         for fact in facts:
             state = evolve(state, fact)
         truth.append(state)
-        pen.at = NOW + number - 0.5
-        await pen.flush(*facts)
+        journal.at = NOW + number - 0.5
+        await journal.flush(*facts)
     async with ledger.store() as store:
         if isinstance(store, PostgresStore):  # Two blocks a period.
             calls, block = count(2), store.block_for
@@ -95,14 +95,14 @@ async def test_a_state_is_right_or_unknown_at_every_time(
 
 
 async def test_a_block_that_is_dropped_between_two_queries_is_not_taken_for_no_facts(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
     monkeypatch.setattr(writing, "PRUNE_EVERY_S", 0.0)
     for number in range(1, EVENTS + 1):
-        pen.at = NOW + number - 0.5
-        await pen.flush(*([opens()] if number == 1 else []), delivered(number, NOW + number))
+        journal.at = NOW + number - 0.5
+        await journal.flush(*([opens()] if number == 1 else []), delivered(number, NOW + number))
     async with ledger.store() as store, open_for_queries(ledger.location) as queries:
         if isinstance(store, PostgresStore):  # Two blocks a period.
             calls, block = count(2), store.block_for

@@ -21,7 +21,7 @@ from streams.journal_feed.journal_reader import JournalReader
 from streams.nats.jetstream import JetStream
 from tests.sim.server.timing import LoopTiming
 from tests.support.installation import shard
-from tests.support.ledgers import NOW, InDatabase, Pen, delivered, failed, numbered, opens, writer
+from tests.support.ledgers import NOW, InDatabase, JournalWriter, delivered, failed, numbered, opens, writer
 
 RECEIVERS = [f"acme.r{number}" for number in range(40)]
 
@@ -64,19 +64,19 @@ async def stores(in_database: InDatabase) -> AsyncIterator[Any]:
 
 
 @pytest.fixture
-async def one(js: JetStream, names: Names, pen: Pen, stores: Any) -> Process:
+async def one(js: JetStream, names: Names, journal: JournalWriter, stores: Any) -> Process:
     """A writer that holds all shares, and has stored a delivery in the only block."""
     process = Process(js, names, await stores())
     await process.hold()
-    await pen.flush(opens(), delivered(1))
+    await journal.flush(opens(), delivered(1))
     await process.step()
     return process
 
 
-async def one_event_each(pen: Pen, sequence: int) -> None:
+async def one_event_each(journal: JournalWriter, sequence: int) -> None:
     for name in RECEIVERS:
         facts: list[AnyFact] = [opens(name)] if sequence == 1 else []
-        await pen.flush(*facts, delivered(sequence, NOW + sequence, receiver=name), receiver=name)
+        await journal.flush(*facts, delivered(sequence, NOW + sequence, receiver=name), receiver=name)
 
 
 async def sequences(ledger: InDatabase) -> dict[int, int]:
@@ -117,14 +117,14 @@ async def test_a_share_that_another_process_took_stays_there(
 
 
 async def test_each_stores_what_is_its_own(
-    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
+    js: JetStream, names: Names, journal: JournalWriter, in_database: InDatabase, stores: Any
 ) -> None:
     one, two = [Process(js, names, await stores()) for _ in range(2)]
     await one.hold()
     await two.hold()
     await one.hold()
     await two.hold()
-    await one_event_each(pen, 1)
+    await one_event_each(journal, 1)
     mine = {name for name in RECEIVERS if shard(name) % SHARE_COUNT in one.writer.shares}
     assert 0 < len(mine) < len(RECEIVERS)
     await one.step()
@@ -135,14 +135,14 @@ async def test_each_stores_what_is_its_own(
 
 
 async def test_a_holder_that_slept_over_its_lease_stores_nothing_more(
-    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
+    js: JetStream, names: Names, journal: JournalWriter, in_database: InDatabase, stores: Any
 ) -> None:
     """The sleeper's connection is closed, so its open transaction blocks no other; its state is dropped."""
     sleeper = Process(js, names, await stores())
     await sleeper.hold()
-    await one_event_each(pen, 1)
+    await one_event_each(journal, 1)
     await sleeper.step()
-    await one_event_each(pen, 2)
+    await one_event_each(journal, 2)
     await in_database.lapse()
     other = Process(js, names, await stores())
     assert len(await other.hold()) == SHARE_COUNT
@@ -155,14 +155,14 @@ async def test_a_holder_that_slept_over_its_lease_stores_nothing_more(
 async def test_a_writer_that_lost_a_share_but_not_its_connection_is_refused(
     js: JetStream,
     names: Names,
-    pen: Pen,
+    journal: JournalWriter,
     in_database: InDatabase,
     stores: Any,
     connected: None,
 ) -> None:
     sleeper = Process(js, names, await stores())
     await sleeper.hold()
-    await one_event_each(pen, 1)
+    await one_event_each(journal, 1)
     await in_database.lapse()
     other = Process(js, names, await stores())
     await other.hold()
@@ -178,7 +178,7 @@ async def test_a_writer_that_lost_a_share_but_not_its_connection_is_refused(
 async def test_a_returned_share_is_read_from_its_stored_place(
     js: JetStream,
     names: Names,
-    pen: Pen,
+    journal: JournalWriter,
     in_database: InDatabase,
     stores: Any,
     connected: None,
@@ -187,18 +187,18 @@ async def test_a_returned_share_is_read_from_its_stored_place(
     first = Process(js, names, await stores())
     await first.hold()
     name = RECEIVERS[0]
-    await pen.flush(opens(name), failed(1, receiver=name), receiver=name)
+    await journal.flush(opens(name), failed(1, receiver=name), receiver=name)
     await first.step()
     await in_database.lapse()
     other = Process(js, names, await stores())
     await other.hold()
-    await pen.flush(failed(1, NOW + 3, attempt=2, receiver=name), receiver=name)
+    await journal.flush(failed(1, NOW + 3, attempt=2, receiver=name), receiver=name)
     await other.step()
     await in_database.lapse()
     with pytest.raises(LeaseLost):
         await first.step()
     await first.hold()
-    await pen.flush(delivered(1, NOW + 6, attempt=3, receiver=name), receiver=name)
+    await journal.flush(delivered(1, NOW + 6, attempt=3, receiver=name), receiver=name)
     await first.step()
     rows = await in_database.rows("SELECT sequence, attempts, ending FROM deliveries")
     assert rows == [(1, 3, 1)]
@@ -209,7 +209,7 @@ async def test_a_returned_share_is_read_from_its_stored_place(
 async def test_the_turn_of_a_writer_that_lost_a_share_asks_what_it_holds(
     js: JetStream,
     names: Names,
-    pen: Pen,
+    journal: JournalWriter,
     in_database: InDatabase,
     stores: Any,
     connected: None,
@@ -217,7 +217,7 @@ async def test_the_turn_of_a_writer_that_lost_a_share_asks_what_it_holds(
     """The writer continues instead of ending."""
     sleeper = Process(js, names, await stores())
     await sleeper.hold()
-    await one_event_each(pen, 1)
+    await one_event_each(journal, 1)
     await in_database.lapse()
     other = Process(js, names, await stores())
     await other.hold()
@@ -231,19 +231,19 @@ async def test_the_turn_of_a_writer_that_lost_a_share_asks_what_it_holds(
 
 
 async def test_a_text_with_nul_is_stored_with_a_mark(
-    js: JetStream, names: Names, pen: Pen, in_database: InDatabase, stores: Any
+    js: JetStream, names: Names, journal: JournalWriter, in_database: InDatabase, stores: Any
 ) -> None:
     one = Process(js, names, await stores())
     await one.hold()
     events = (numbered(1, type="a"),)
-    await pen.flush(opens(), failed(1, answer="no\0thing", status=None, error="a\0b", events=events))
+    await journal.flush(opens(), failed(1, answer="no\0thing", status=None, error="a\0b", events=events))
     await one.step()
     assert await in_database.rows("SELECT answer, error FROM attempts") == [("no\ufffdthing", "a\ufffdb")]
     assert await in_database.rows("SELECT last_error FROM receivers") == [("a\ufffdb",)]
 
 
 async def test_dropping_a_block_waits_for_readers_and_delays_no_writer(
-    one: Process, pen: Pen, in_database: InDatabase, monkeypatch: pytest.MonkeyPatch
+    one: Process, journal: JournalWriter, in_database: InDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ((block, last, until),) = await in_database.rows("SELECT block, last, until FROM blocks")
     old = period_of(block)
@@ -254,7 +254,7 @@ async def test_dropping_a_block_waits_for_readers_and_delays_no_writer(
         monkeypatch.setattr(LoopTiming, "wall_ns", lambda _: a_year_later)
         dropping = one.store.drop_block(Block(old, last, until, False))
         await anext(dropping)
-        await pen.flush(delivered(2, NOW + 2))
+        await journal.flush(delivered(2, NOW + 2))
         await one.step()  # While it is dropped, or waits to be.
         assert await in_database.rows("SELECT sequence FROM attempts WHERE sequence > 1") == [(2,)]
         await reader.execute("COMMIT")

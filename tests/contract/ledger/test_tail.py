@@ -22,7 +22,7 @@ from streams.journal_feed import journal_reader
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
-from tests.support.ledgers import NOW, RECEIVER, Pen, delivered, failed, numbered
+from tests.support.ledgers import NOW, RECEIVER, JournalWriter, delivered, failed, numbered
 from tests.support.waiting import until_true
 
 PATIENCE_S = 30.0
@@ -68,8 +68,10 @@ def named(found: list[TailedAttempt | Missed]) -> list[tuple[str, int | None, st
     ]
 
 
-async def test_attempts_come_as_they_are_recorded(js: JetStream, names: Names, pen: Pen) -> None:
-    await pen.flush(delivered(1))
+async def test_attempts_come_as_they_are_recorded(
+    js: JetStream, names: Names, journal: JournalWriter
+) -> None:
+    await journal.flush(delivered(1))
     seen: list[TailedAttempt | Missed] = []
 
     async def follow() -> None:
@@ -81,11 +83,11 @@ async def test_attempts_come_as_they_are_recorded(js: JetStream, names: Names, p
     async with asyncio.timeout(PATIENCE_S):
         number = 2
         while not seen:  # What was recorded before it has begun is not shown.
-            await pen.flush(failed(number))
+            await journal.flush(failed(number))
             number += 1
             await asyncio.sleep(0.01)
         known = len(seen)
-        await pen.flush(delivered(number, attempt=2), f.Throttled(
+        await journal.flush(delivered(number, attempt=2), f.Throttled(
             receiver=RECEIVER, events=(), at=NOW, attempt=1, status=429, kind="ping", until=NOW + 60
         ), f.DeadLettered(receiver=RECEIVER, events=(numbered(8),), at=NOW, reason="region"),
         f.DeadLettered(receiver=RECEIVER, events=(numbered(9),), at=NOW, reason="expired"))  # fmt: skip
@@ -108,8 +110,10 @@ async def test_attempts_come_as_they_are_recorded(js: JetStream, names: Names, p
     )  # fmt: skip
 
 
-async def test_only_matching_attempts_are_shown(js: JetStream, names: Names, pen: Pen) -> None:
-    await pen.flush(delivered(1), failed(2), failed(1, receiver="acme.mail"), failed(1, receiver="other.x"))
+async def test_only_matching_attempts_are_shown(js: JetStream, names: Names, journal: JournalWriter) -> None:
+    await journal.flush(
+        delivered(1), failed(2), failed(1, receiver="acme.mail"), failed(1, receiver="other.x")
+    )
     one = await first(tail(js, names, RECEIVER, since=0.0), 2)
     assert named(one) == [(RECEIVER, 1, "delivered"), (RECEIVER, 2, "failed")]
     tenant = await first(tail(js, names, "acme", since=0.0, failed=True), 2)
@@ -124,26 +128,28 @@ async def test_only_matching_attempts_are_shown(js: JetStream, names: Names, pen
         status=400,
         answer="no",
     )
-    await pen.flush(*(delivered(0, events=(each,)) for each in typed), refund)
+    await journal.flush(*(delivered(0, events=(each,)) for each in typed), refund)
     *_, last = found = await first(tail(js, names, since=0.0, types=("order.*",)), 2)
     assert named(found) == [(RECEIVER, 0, "delivered"), (RECEIVER, 9, "failed")]
     assert isinstance(last, TailedAttempt)
     assert (last.type, last.answer) == ("order.refund", "no")
 
 
-async def test_each_attempt_names_where_to_go_on(js: JetStream, names: Names, pen: Pen) -> None:
+async def test_each_attempt_names_where_to_go_on(js: JetStream, names: Names, journal: JournalWriter) -> None:
     for number in range(1, 7, 2):
-        await pen.flush(delivered(number), delivered(number + 1))
+        await journal.flush(delivered(number), delivered(number + 1))
     every = await first(tail(js, names, since=0.0), 6)
     for count, each in enumerate(every[:-1], 1):
         assert isinstance(each, TailedAttempt)
         assert await first(tail(js, names, after=each.id), 6 - count) == every[count:]
 
 
-async def test_purged_facts_are_reported_as_missed(js: JetStream, names: Names, pen: Pen) -> None:
-    begin = await pen.flush(delivered(1))
-    await pen.flush(delivered(2))
-    last = await pen.flush(delivered(3))
+async def test_purged_facts_are_reported_as_missed(
+    js: JetStream, names: Names, journal: JournalWriter
+) -> None:
+    begin = await journal.flush(delivered(1))
+    await journal.flush(delivered(2))
+    last = await journal.flush(delivered(3))
     await js.purge(names.journal, last)
     assert named(await first(tail(js, names, after=f"{begin}-0"), 2)) == [
         ("", None, f"messages {begin} to {last - 1} of the journal were purged"),
@@ -152,20 +158,20 @@ async def test_purged_facts_are_reported_as_missed(js: JetStream, names: Names, 
 
 
 async def test_a_tail_that_does_not_follow_ends_with_the_journal(
-    js: JetStream, names: Names, pen: Pen
+    js: JetStream, names: Names, journal: JournalWriter
 ) -> None:
     assert [each async for each in tail(js, names, since=0.0).follow(ends=True)] == []
-    await pen.flush(delivered(1), failed(2))
+    await journal.flush(delivered(1), failed(2))
     async with asyncio.timeout(PATIENCE_S):
         found = [each async for each in tail(js, names, since=0.0).follow(ends=True)]
     assert named(found) == named(await first(tail(js, names, since=0.0), 2))
 
 
 async def test_the_tail_continues_when_nats_is_back(
-    js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1, 4):
-        await pen.flush(delivered(number))
+        await journal.flush(delivered(number))
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
     read, asked = JetStream.read, iter(range(1000))
 
@@ -181,9 +187,9 @@ async def test_the_tail_continues_when_nats_is_back(
 
 
 async def test_a_journal_that_was_recreated_is_followed_from_its_beginning(
-    js: JetStream, names: Names, pen: Pen
+    js: JetStream, names: Names, journal: JournalWriter
 ) -> None:
-    await pen.flush(delivered(1))
+    await journal.flush(delivered(1))
     info = await js.stream_info(names.journal)
     assert info is not None
     found: AsyncIterator[TailedAttempt | Missed]
@@ -191,7 +197,7 @@ async def test_a_journal_that_was_recreated_is_followed_from_its_beginning(
         assert named([await anext(found)]) == [(RECEIVER, 1, "delivered")]
         await js.request(f"$JS.API.STREAM.DELETE.{names.journal}", b"")
         await js.stream_create(info.config)
-        await pen.flush(delivered(7))
+        await journal.flush(delivered(7))
         js.connection_changed(True)  # It came back with it.
         lost = await anext(found)
         assert isinstance(lost, Missed)
@@ -200,9 +206,9 @@ async def test_a_journal_that_was_recreated_is_followed_from_its_beginning(
 
 
 async def test_nothing_is_shown_that_was_read_of_a_journal_recreated_after_the_comparison(
-    js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await pen.flush(delivered(1))
+    await journal.flush(delivered(1))
     info = await js.stream_info(names.journal)
     assert info is not None
     read, asked = journal_reader.JournalReader.read, iter(range(1000))
@@ -211,8 +217,8 @@ async def test_nothing_is_shown_that_was_read_of_a_journal_recreated_after_the_c
         if next(asked) == 1:
             await js.request(f"$JS.API.STREAM.DELETE.{names.journal}", b"")
             await js.stream_create(info.config)
-            await pen.flush(delivered(6))
-            await pen.flush(delivered(7))
+            await journal.flush(delivered(6))
+            await journal.flush(delivered(7))
             js.connection_changed(True)
         return await read(self, *which)
 
@@ -223,10 +229,10 @@ async def test_nothing_is_shown_that_was_read_of_a_journal_recreated_after_the_c
 
 
 async def test_a_journal_that_lost_its_tail_is_followed_from_what_is_new(
-    js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1, 6):
-        await pen.flush(delivered(number))
+        await journal.flush(delivered(number))
     pages = JournalPages(js, names)
     monkeypatch.setattr(tail_room, "JournalPages", lambda *_: pages)
     following = tail(js, names, since=0.0)
@@ -237,7 +243,7 @@ async def test_a_journal_that_lost_its_tail_is_followed_from_what_is_new(
         # It has read 100 more messages, which the server lost.
         place = pages.place
         pages.place = replace(place, mark=Mark(position=place.position + 100, stored_at=time.time()))
-        await pen.flush(delivered(6))
+        await journal.flush(delivered(6))
         js.connection_changed(True)  # It came back with it.
         lost = await anext(found)
         assert isinstance(lost, Missed)
@@ -246,10 +252,10 @@ async def test_a_journal_that_lost_its_tail_is_followed_from_what_is_new(
 
 
 async def test_no_more_is_read_than_is_taken(
-    js: JetStream, names: Names, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, names: Names, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1, 6):
-        await pen.flush(delivered(number))
+        await journal.flush(delivered(number))
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 2)
     read, asked = JetStream.read, []
 

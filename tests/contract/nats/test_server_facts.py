@@ -36,7 +36,7 @@ LAST = "Nats-Expected-Last-Subject-Sequence"
 Answer = tuple[str, Any, str, dict[str, str]]
 
 
-class Side:
+class ComparedServer:
     """One of the two servers, and what is different there although it is the same."""
 
     def __init__(self, wire: Wire) -> None:
@@ -86,10 +86,10 @@ def _without_defaults(value: Any) -> Any:
     return [_without_defaults(v) for v in value] if isinstance(value, list) else value
 
 
-class Both:
+class BothServers:
     """Both servers at once. Deliveries are named by their place in the order in which they came."""
 
-    def __init__(self, memory: Side, real: Side) -> None:
+    def __init__(self, memory: ComparedServer, real: ComparedServer) -> None:
         self.memory = memory
         self.real = real
 
@@ -126,10 +126,10 @@ def _differences(one: Any, other: Any, place: str = "") -> list[str]:
 
 
 @pytest.fixture
-async def both(nats_url: str) -> AsyncIterator[Both]:
+async def compared(nats_url: str) -> AsyncIterator[BothServers]:
     real = await connect(ConnectOptions(servers=(nats_url,), name="facts"))
     memory = FakeServer().connect("facts")
-    yield Both(Side(memory), Side(real))
+    yield BothServers(ComparedServer(memory), ComparedServer(real))
     await memory.close()
     await real.close()
 
@@ -152,8 +152,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
 class Script:
     """Draws requests for one stream and one consumer."""
 
-    def __init__(self, both: Both, name: str, chance: Random) -> None:
-        self.both = both
+    def __init__(self, compared: BothServers, name: str, chance: Random) -> None:
+        self.compared = compared
         self.name = name
         self.chance = chance
         self.last = 0
@@ -186,7 +186,7 @@ class Script:
 
     async def publish(self) -> None:
         body = bytes(self.chance.choice([0, 5, 50, 120]))
-        self._note(await self.both.ask(self.subject(), body, self.headers()))
+        self._note(await self.compared.ask(self.subject(), body, self.headers()))
 
     def _note(self, answers: list[Answer]) -> None:
         for _, data, _, _ in answers:
@@ -203,7 +203,7 @@ class Script:
                 headers |= self.headers()
             if number == length - 1:
                 headers["Nats-Batch-Commit"] = self.chance.choice(["1", "1", "1", "eob", "x"])
-            self._note(await self.both.ask(self.subject(), b"in a batch", headers))
+            self._note(await self.compared.ask(self.subject(), b"in a batch", headers))
 
     async def read(self) -> None:
         body = self.chance.choice(
@@ -215,35 +215,35 @@ class Script:
                 {},
             ]
         )
-        await self.both.ask(f"$JS.API.STREAM.MSG.GET.{self.name}", body)
+        await self.compared.ask(f"$JS.API.STREAM.MSG.GET.{self.name}", body)
 
     async def read_page(self) -> None:
         page = {"seq": self.sequence(), "next_by_subj": self.pattern(), "batch": self.chance.randint(1, 8)}
         if self.chance.random() < 0.3:
             page["max_bytes"] = self.chance.randint(1, 200)
-        await self.both.ask(f"$JS.API.DIRECT.GET.{self.name}", page)
+        await self.compared.ask(f"$JS.API.DIRECT.GET.{self.name}", page)
 
     async def look(self) -> None:
         body = {"subjects_filter": self.pattern()} if self.chance.random() < 0.5 else b""
-        await self.both.ask(f"$JS.API.STREAM.INFO.{self.name}", body)
-        await self.both.ask(f"$JS.API.CONSUMER.INFO.{self.name}.c")
+        await self.compared.ask(f"$JS.API.STREAM.INFO.{self.name}", body)
+        await self.compared.ask(f"$JS.API.CONSUMER.INFO.{self.name}.c")
 
     async def purge(self) -> None:
-        await self.both.ask(f"$JS.API.STREAM.PURGE.{self.name}", {"seq": max(self.sequence() - 8, 1)})
+        await self.compared.ask(f"$JS.API.STREAM.PURGE.{self.name}", {"seq": max(self.sequence() - 8, 1)})
 
     async def delete(self) -> None:
-        await self.both.ask(f"$JS.API.STREAM.MSG.DELETE.{self.name}", {"seq": max(self.sequence(), 1)})
+        await self.compared.ask(f"$JS.API.STREAM.MSG.DELETE.{self.name}", {"seq": max(self.sequence(), 1)})
 
     async def pull(self) -> None:
         """One that does not wait, so that its end is known."""
         pull: dict[str, Any] = {"batch": self.chance.randint(1, 6), "no_wait": True}
-        await self.both.ask(f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.c", pull)
+        await self.compared.ask(f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.c", pull)
 
     async def ack(self) -> None:
-        if self.both.real.deliveries:
-            recent = self.both.real.deliveries[-12:]
-            place = len(self.both.real.deliveries) - 1 - self.chance.randrange(len(recent))
-            await self.both.ack(
+        if self.compared.real.deliveries:
+            recent = self.compared.real.deliveries[-12:]
+            place = len(self.compared.real.deliveries) - 1 - self.chance.randrange(len(recent))
+            await self.compared.ack(
                 place, self.chance.choice([b"", b"+ACK", b"+ACK", b"-NAK", b"+TERM", b"+WPI"])
             )
 
@@ -259,10 +259,10 @@ class Script:
 
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 10))])
-async def test_both_give_the_same_answers(both: Both, prefix: str, config: str, seed: int) -> None:
+async def test_both_give_the_same_answers(compared: BothServers, prefix: str, config: str, seed: int) -> None:
     chance = Random(f"{config} {seed}")
     stream = {"name": prefix, "subjects": [f"{prefix}.>"], "storage": "file"} | CONFIGS[config]
-    await both.ask(f"$JS.API.STREAM.CREATE.{prefix}", stream)
+    await compared.ask(f"$JS.API.STREAM.CREATE.{prefix}", stream)
     consumer = {
         "name": "c",
         "filter_subject": f"{prefix}.a.>",
@@ -274,5 +274,5 @@ async def test_both_give_the_same_answers(both: Both, prefix: str, config: str, 
         "inactive_threshold": 600 * SECOND,
     }
     body = {"stream_name": prefix, "config": consumer, "action": "create"}
-    await both.ask(f"$JS.API.CONSUMER.CREATE.{prefix}.c", body)
-    await Script(both, prefix, chance).run(STEPS)
+    await compared.ask(f"$JS.API.CONSUMER.CREATE.{prefix}.c", body)
+    await Script(compared, prefix, chance).run(STEPS)

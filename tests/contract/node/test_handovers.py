@@ -30,7 +30,7 @@ DRAIN_S = 3600.0
 """No turn ends before its shard is taken, on a busy machine either."""
 
 
-class Still:
+class SilentShards:
     """Shards that no node delivers for: from the beginning of a handover to the start by the next owner.
 
     `tries`: claims that were begun.
@@ -91,13 +91,13 @@ async def test_two_shards_at_most_are_still_while_nodes_join_and_stop(
     share = even_owners(MANY_SHARDS, ["one", "two"]).count("two")
     async with node(wire, names, "one") as one:
         await until(lambda: len(one.owned) == MANY_SHARDS)
-        still = Still(monkeypatch)
+        silent = SilentShards(monkeypatch)
         async with node(wire, names, "two") as two:
             await until(lambda: len(two.owned) == share and len(one.owned) == MANY_SHARDS - share)
-            assert (still.moved, still.most) == (share, HANDOVERS_AT_ONCE)
-            assert still.tries < 3 * share, "one when the node joined, and one when the shard was released"
+            assert (silent.moved, silent.most) == (share, HANDOVERS_AT_ONCE)
+            assert silent.tries < 3 * share, "one when the node joined, and one when the shard was released"
         await until(lambda: len(one.owned) == MANY_SHARDS)
-        assert (still.moved, still.most) == (2 * share, HANDOVERS_AT_ONCE)
+        assert (silent.moved, silent.most) == (2 * share, HANDOVERS_AT_ONCE)
 
 
 async def test_a_node_stops_in_time_if_the_others_take_nothing(

@@ -24,7 +24,7 @@ from streams.nats.jetstream import JetStream
 from tests.contract.observation.snapshots import put
 from tests.contract.support.owners import own_all_shards
 from tests.support.installation import SHARDS, install, installation, shard
-from tests.support.ledgers import RECEIVER, Pen
+from tests.support.ledgers import RECEIVER, JournalWriter
 
 EVENTS = 10
 
@@ -72,7 +72,7 @@ async def test_waiting_events_are_counted_where_the_journal_is_ahead(
     positions = await put_events(access, order)
     (before,) = (await look(access)).rows
     assert (before.phase, before.waiting) == ("idle", 0)
-    await Pen(access.js, access.names).flush(*(settled(positions[each]) for each in done))
+    await JournalWriter(access.js, access.names).flush(*(settled(positions[each]) for each in done))
     (row,) = (await look(access)).rows
     assert (row.phase, row.waiting) == ("active", EVENTS - len(done))
     assert row.oldest_at is not None
@@ -81,7 +81,7 @@ async def test_waiting_events_are_counted_where_the_journal_is_ahead(
 async def test_too_many_to_count_are_not_known(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "OVERTAKEN_COUNTED_MAX", 0)
     positions = await put_events(access)
-    await Pen(access.js, access.names).flush(settled(positions[0]))
+    await JournalWriter(access.js, access.names).flush(settled(positions[0]))
     found = await look(access)
     (row,) = found.rows
     assert (row.phase, row.waiting, row.limited_by) == ("idle", None, None)
@@ -91,8 +91,8 @@ async def test_too_many_to_count_are_not_known(access: Access, monkeypatch: pyte
 
 async def test_a_receiver_whose_events_are_all_settled_has_none_waiting(access: Access) -> None:
     positions = await put_events(access)
-    pen = Pen(access.js, access.names)
-    await pen.flush(*(settled(each) for each in positions))
+    journal = JournalWriter(access.js, access.names)
+    await journal.flush(*(settled(each) for each in positions))
     (row,) = (await look(access)).rows
     assert (row.phase, row.waiting, row.oldest_at) == ("idle", 0, None)
 
@@ -144,5 +144,5 @@ async def test_the_list_says_that_no_node_runs_the_shards(access: Access, held: 
 async def test_the_list_says_how_old_the_phases_are_that_the_journal_has_overtaken(
     access: Access, held: list[int]
 ) -> None:
-    await Pen(access.js, access.names).flush(settled(held[0]))
+    await JournalWriter(access.js, access.names).flush(settled(held[0]))
     assert (await look(access)).notes == [f"the phases in 1 of {SHARDS} shards are up to 4m old"]

@@ -25,7 +25,13 @@ from streams.resending.plan_lock import Busy
 from streams.resending.redrive import Redrive, Redriven
 from streams.resending.redrive_lock import RedriveLock, RedrivePlan
 from tests.contract.resending.windows import LEASE_S, install_with_receiver, shorten_window
-from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, Died, dying, lives
+from tests.contract.support.crashing_jetstream import (
+    OVER_DEATHS,
+    WHEREVER_IT_DIES,
+    Died,
+    crashing_processes,
+    dying,
+)
 from tests.contract.support.faults import Publish, ack_lost, misbehaving, refused, request_lost
 from tests.contract.support.servers import Server
 from tests.contract.support.shards import Clocks
@@ -340,18 +346,18 @@ async def test_a_command_may_die_at_any_request_and_each_letter_is_sent_once(
     server: Server, js: JetStream, names: Names, every: int, heard: bool
 ) -> None:
     """Each run is killed one request later, until a run finishes."""
-    for life in lives(server, heard=heard, every=every):
-        await bury(js, names, ONE, *range(10 * life.step, 10 * life.step + 3))
-        await bury(js, names, OTHER, 10 * life.step + 3)
-        async with life.process() as mortal:
+    for crashing in crashing_processes(server, heard=heard, every=every):
+        await bury(js, names, ONE, *range(10 * crashing.step, 10 * crashing.step + 3))
+        await bury(js, names, OTHER, 10 * crashing.step + 3)
+        async with crashing.process() as mortal:
             await redrive_all(mortal, names)
         done = await redrive_all(js, names)
         again = Counter(message.headers["Nats-Msg-Id"] for message in await sent(js, names))
-        assert sorted(again.values()) == [1] * 4, f"it died at request {life.step}: {again}"
+        assert sorted(again.values()) == [1] * 4, f"it died at request {crashing.step}: {again}"
         assert await letters(js, names) == []
         assert not done.left_out
         await settle_all(js, names)
-    assert life.step > 15
+    assert crashing.step > 15
 
 
 async def interrupted(server: Server, js: JetStream, names: Names, *numbers: int) -> None:
@@ -373,10 +379,10 @@ async def test_deaths_in_a_row_change_nothing(
 ) -> None:
     """Each successor is killed later than the one before."""
     await interrupted(server, js, names, *range(1, 6))
-    for life in lives(server, heard=True, every=every):
-        async with life.process() as mortal:
+    for crashing in crashing_processes(server, heard=True, every=every):
+        async with crashing.process() as mortal:
             await redrive_all(mortal, names)
-    assert life.step > 8
+    assert crashing.step > 8
     again = Counter(message.data for message in await sent(js, names))
     assert again == Counter([b"%d" % number for number in range(1, 6)])
     assert await letters(js, names) == []

@@ -32,7 +32,7 @@ from streams.resending.replay import Replay, Replayed
 from streams.resending.replay_lock import EventsToResend, ReplayLock
 from tests.contract.resending.settled_events import ONE, end, settled
 from tests.contract.resending.windows import LEASE_S, install_with_receiver
-from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, lives
+from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, crashing_processes
 from tests.contract.support.faults import ack_lost, misbehaving, refused, request_lost
 from tests.contract.support.servers import Server
 from tests.support.installation import publish, shard
@@ -186,19 +186,19 @@ async def test_a_command_may_die_at_any_request_and_each_event_is_sent_once_and_
 ) -> None:
     """Each run is killed one request later, until a run finishes."""
     monkeypatch.setattr(copies, "PAGE_MAX", 2)
-    for life in lives(server, heard=heard, every=every):
+    for crashing in crashing_processes(server, heard=heard, every=every):
         begin = await end(js, names)
-        wanted = [10 * life.step + each for each in range(5)]
+        wanted = [10 * crashing.step + each for each in range(5)]
         await published(js, names, *wanted)
-        events, mark = EventsToResend(begin=begin, until=await end(js, names)), f"step-{life.step}"
-        async with life.process() as mortal:
+        events, mark = EventsToResend(begin=begin, until=await end(js, names)), f"step-{crashing.step}"
+        async with crashing.process() as mortal:
             await replayed(mortal, names, events, mark)
         await published(js, names, -1)  # Events come meanwhile.
-        if life.died:
+        if crashing.died:
             done = await replayed(js, names, events, mark)
-            assert (done.sent, done.purged) == (5, False), f"it died at request {life.step}"
-        assert bodies(await sent_again(js, names, mark)) == wanted, f"it died at request {life.step}"
-    assert life.step > 15
+            assert (done.sent, done.purged) == (5, False), f"it died at request {crashing.step}"
+        assert bodies(await sent_again(js, names, mark)) == wanted, f"it died at request {crashing.step}"
+    assert crashing.step > 15
 
 
 @OVER_DEATHS
@@ -209,10 +209,10 @@ async def test_deaths_in_a_row_change_nothing(
     monkeypatch.setattr(copies, "PAGE_MAX", 2)
     await published(js, names, *range(6))
     events = EventsToResend(begin=0, until=await end(js, names))
-    for life in lives(server, heard=True, every=every):
-        async with life.process() as mortal:
+    for crashing in crashing_processes(server, heard=True, every=every):
+        async with crashing.process() as mortal:
             done = await replayed(mortal, names, events)
-    assert life.step > 8
+    assert crashing.step > 8
     assert done.sent == 6
     assert bodies(await sent_again(js, names)) == list(range(6))
 

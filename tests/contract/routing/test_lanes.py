@@ -36,7 +36,7 @@ def slots(count: int = 1000) -> CopySlots:
     return CopySlots(count)
 
 
-class Road:
+class ScriptedSender:
     """Takes the items of all lanes. A refusal in `refuses` is used once; a shut gate makes its lane wait."""
 
     def __init__(self) -> None:
@@ -67,46 +67,46 @@ class Road:
 
 
 @pytest.fixture
-async def road() -> Road:
-    return Road()
+async def sender() -> ScriptedSender:
+    return ScriptedSender()
 
 
-async def test_each_lane_keeps_its_order_under_refusals(road: Road) -> None:
+async def test_each_lane_keeps_its_order_under_refusals(sender: ScriptedSender) -> None:
     rng = random.Random(1)
     names = [f"t.r{number}" for number in range(100)]
     for name in names:
-        road.refuses[name] = ["full"] * rng.choice((0, 0, 1, 3))
+        sender.refuses[name] = ["full"] * rng.choice((0, 0, 1, 3))
     for item in range(30):
         for name in names:
-            road.lanes.add(name, item)
+            sender.lanes.add(name, item)
         if item % 7 == 0:
             await asyncio.sleep(0)
-    await until(lambda: road.arrived.total() == 3000)
-    assert all(road.stored[name] == list(range(30)) for name in names)
-    assert road.most <= lanes.SENDERS_MAX
+    await until(lambda: sender.arrived.total() == 3000)
+    assert all(sender.stored[name] == list(range(30)) for name in names)
+    assert sender.most <= lanes.SENDERS_MAX
 
 
-async def test_more_refused_lanes_than_senders_stop_no_other_lane(road: Road) -> None:
+async def test_more_refused_lanes_than_senders_stop_no_other_lane(sender: ScriptedSender) -> None:
     refused = [f"t.r{number}" for number in range(2 * lanes.SENDERS_MAX)]
     for name in refused:
-        road.refuses[name] = ["full"] * 1000
-        road.lanes.add(name, 0)
-    await until(lambda: all(len(road.refuses[name]) < 1000 for name in refused[: lanes.SENDERS_MAX]))
+        sender.refuses[name] = ["full"] * 1000
+        sender.lanes.add(name, 0)
+    await until(lambda: all(len(sender.refuses[name]) < 1000 for name in refused[: lanes.SENDERS_MAX]))
     for item in range(5):
-        road.lanes.add("t.healthy", item)
-    await until(lambda: len(road.stored["t.healthy"]) == 5)
-    await road.lanes.stop()
+        sender.lanes.add("t.healthy", item)
+    await until(lambda: len(sender.stored["t.healthy"]) == 5)
+    await sender.lanes.stop()
 
 
-async def test_a_lane_that_has_no_answer_stops_no_other(road: Road) -> None:
-    road.gates["t.slow"] = asyncio.Event()
+async def test_a_lane_that_has_no_answer_stops_no_other(sender: ScriptedSender) -> None:
+    sender.gates["t.slow"] = asyncio.Event()
     for item in range(3):
         for name in ("t.slow", "t.other"):
-            road.lanes.add(name, item)
-    await until(lambda: road.stored["t.other"] == [0, 1, 2])
-    assert road.stored["t.slow"] == []
-    road.gates["t.slow"].set()
-    await until(lambda: road.stored["t.slow"] == [0, 1, 2])
+            sender.lanes.add(name, item)
+    await until(lambda: sender.stored["t.other"] == [0, 1, 2])
+    assert sender.stored["t.slow"] == []
+    sender.gates["t.slow"].set()
+    await until(lambda: sender.stored["t.slow"] == [0, 1, 2])
 
 
 async def test_an_item_added_while_the_last_sender_ends_is_sent(
@@ -129,24 +129,24 @@ async def test_an_item_added_while_the_last_sender_ends_is_sent(
 
 
 async def test_why_it_waits_is_said_once_and_again_when_it_waits_again(
-    road: Road, caplog: pytest.LogCaptureFixture
+    sender: ScriptedSender, caplog: pytest.LogCaptureFixture
 ) -> None:
     for round_ in (1, 2):
         for number in range(10):
-            road.refuses[f"t.r{number}"] = ["full"] * 2
-            road.lanes.add(f"t.r{number}", round_)
-        await until(lambda: road.arrived[round_] == 10)  # noqa: B023  # Awaited within the round.
+            sender.refuses[f"t.r{number}"] = ["full"] * 2
+            sender.lanes.add(f"t.r{number}", round_)
+        await until(lambda: sender.arrived[round_] == 10)  # noqa: B023  # Awaited within the round.
         assert [record.message for record in caplog.records] == ["routing.waiting"] * round_
 
 
-async def test_after_stop_nothing_is_sent(road: Road) -> None:
-    road.gates["t.slow"] = asyncio.Event()
-    road.lanes.add("t.slow", 1)
-    await until(lambda: road.under_way["t.slow"] == 1)
-    await road.lanes.stop()
-    road.gates["t.slow"].set()
-    await road.lanes.stop()
-    assert road.stored["t.slow"] == []
+async def test_after_stop_nothing_is_sent(sender: ScriptedSender) -> None:
+    sender.gates["t.slow"] = asyncio.Event()
+    sender.lanes.add("t.slow", 1)
+    await until(lambda: sender.under_way["t.slow"] == 1)
+    await sender.lanes.stop()
+    sender.gates["t.slow"].set()
+    await sender.lanes.stop()
+    assert sender.stored["t.slow"] == []
 
 
 async def test_a_sender_that_fails_is_not_silent(caplog: pytest.LogCaptureFixture) -> None:

@@ -20,7 +20,7 @@ from streams.nats.answers import Refused, Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from streams.nats.wire_names import DEAD_REASON, EVENT_ID
-from tests.contract.support.little_room import ROOM, STREAM_FULL, install_with_little_room
+from tests.contract.support.full_streams import ROOM, STREAM_FULL, install_with_little_room
 from tests.support.installation import SHARDS, node_settings
 from tests.support.waiting import until, until_true
 

@@ -25,7 +25,7 @@ from streams.nats.retry import stream_info
 from streams.storage import settled
 from streams.storage.eviction import SampledStream, samples_of
 from streams.storage.settled_purge import purge_settled
-from tests.contract.support.powerless import Powerless
+from tests.contract.support.power_loss import Powerless
 from tests.contract.support.shards import RECEIVER, SHARD, own
 from tests.support.installation import install, publish, shard
 

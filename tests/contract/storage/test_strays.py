@@ -18,7 +18,7 @@ from streams.nats.wire_names import DEAD_PROBLEM, DEAD_REASON
 from streams.storage import strays
 from streams.storage.purge import ANY_POSITION
 from streams.storage.strays import bury_stray_deliveries, bury_stray_events, count_stray_events
-from tests.contract.support.little_room import (
+from tests.contract.support.full_streams import (
     CONFIGURATIONS,
     EVENTS,
     PAUSED,

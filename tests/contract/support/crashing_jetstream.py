@@ -72,7 +72,7 @@ async def dying(server: Server, at: int, *, heard: bool) -> AsyncIterator[Crashi
         yield js
 
 
-class Life:
+class CrashingProcess:
     """A process that dies at its request number `step`; `died` says whether it made that many."""
 
     def __init__(self, server: Server, step: int, *, heard: bool) -> None:
@@ -91,10 +91,10 @@ class Life:
                 self.died = True
 
 
-def lives(server: Server, *, heard: bool, every: int) -> Iterator[Life]:
+def crashing_processes(server: Server, *, heard: bool, every: int) -> Iterator[CrashingProcess]:
     """Processes that die later and later, `every` requests apart; the last one lives to its end."""
     for step in count(every, every):
-        life = Life(server, step, heard=heard)
-        yield life
-        if not life.died:
+        crashing = CrashingProcess(server, step, heard=heard)
+        yield crashing
+        if not crashing.died:
             return

@@ -35,7 +35,7 @@ async def transport(request: pytest.FixtureRequest, make_transport: MakeTranspor
     return make_transport(limits=request.param)
 
 
-class Till:
+class HeldReceivers:
     """Receivers of one host, each with a path of its own, that answer when they are told to.
 
     `came` are those that were asked, in order; who was asked first answers first.
@@ -80,46 +80,48 @@ class Till:
 
 
 @pytest.fixture
-async def till(transport: Transport, receiver: Receiver) -> AsyncIterator[Till]:
-    till = Till(receiver, transport)
-    yield till
-    for posted in till.posting:
+async def held(transport: Transport, receiver: Receiver) -> AsyncIterator[HeldReceivers]:
+    held = HeldReceivers(receiver, transport)
+    yield held
+    for posted in held.posting:
         posted.cancel()
-    await asyncio.gather(*till.posting, return_exceptions=True)
+    await asyncio.gather(*held.posting, return_exceptions=True)
 
 
-async def test_wide_receivers_of_one_tenant_delay_others_by_one_answer_for_each_of_them(till: Till) -> None:
+async def test_wide_receivers_of_one_tenant_delay_others_by_one_answer_for_each_of_them(
+    held: HeldReceivers,
+) -> None:
     """16 receivers, each with 8 attempts at once, have all connections; any other receiver is next."""
-    await till.post(*GREEDY * WIDE)
-    await till.asked(CONNECTIONS)
-    await till.post(*VICTIMS)
-    await till.answer(TURNS)
-    assert set(VICTIMS) <= set(till.came[CONNECTIONS:])
-    await till.answer(len(till.posting) - TURNS)
-    for posted in till.posting:
+    await held.post(*GREEDY * WIDE)
+    await held.asked(CONNECTIONS)
+    await held.post(*VICTIMS)
+    await held.answer(TURNS)
+    assert set(VICTIMS) <= set(held.came[CONNECTIONS:])
+    await held.answer(len(held.posting) - TURNS)
+    for posted in held.posting:
         answered(await posted)
 
 
-async def test_a_wide_receiver_delays_another_of_its_tenant_by_one_answer(till: Till) -> None:
-    await till.post(*["acme.wide"] * 10 * CONNECTIONS)
-    await till.asked(CONNECTIONS)
-    await till.post("acme.narrow")
-    await till.answer(2)
-    assert "acme.narrow" in till.came[CONNECTIONS:]
+async def test_a_wide_receiver_delays_another_of_its_tenant_by_one_answer(held: HeldReceivers) -> None:
+    await held.post(*["acme.wide"] * 10 * CONNECTIONS)
+    await held.asked(CONNECTIONS)
+    await held.post("acme.narrow")
+    await held.answer(2)
+    assert "acme.narrow" in held.came[CONNECTIONS:]
 
 
 async def test_slow_receivers_delay_slow_ones_of_other_tenants_by_one_answer_each(
-    till: Till, monkeypatch: pytest.MonkeyPatch
+    held: HeldReceivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http1_transport, "SLOW_EXCHANGE_S", 0.0)
     for count, receiver in enumerate([*GREEDY, *VICTIMS], 1):
-        await till.post(receiver)
-        await till.asked(count)
-        await till.answer(1)
-        answered(await till.posting[-1])
-    known = len(till.came)
-    await till.post(*GREEDY * WIDE)
-    await till.asked(known + CONNECTIONS // 2)
-    await till.post(*VICTIMS)
-    await till.answer(TURNS)
-    assert set(VICTIMS) <= set(till.came[known:])
+        await held.post(receiver)
+        await held.asked(count)
+        await held.answer(1)
+        answered(await held.posting[-1])
+    known = len(held.came)
+    await held.post(*GREEDY * WIDE)
+    await held.asked(known + CONNECTIONS // 2)
+    await held.post(*VICTIMS)
+    await held.answer(TURNS)
+    assert set(VICTIMS) <= set(held.came[known:])

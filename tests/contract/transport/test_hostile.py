@@ -51,7 +51,7 @@ RESET = (FailureKind.RESET.value, Verdict.RETRY)
 REFUSED = (FailureKind.CONNECT.value, Verdict.RETRY)
 
 
-class Edge:
+class SenderAndReceiver:
     """A sender over the transport at hand, and a receiver that does as it is told with the first request."""
 
     def __init__(self, transport: Transport, receiver: Receiver) -> None:
@@ -115,8 +115,8 @@ async def resets(after: Callable[[Peer], Awaitable[object]], peer: Peer) -> None
 
 
 @pytest.fixture
-def edge(transport: Transport, receiver: Receiver) -> Edge:
-    return Edge(transport, receiver)
+def pair(transport: Transport, receiver: Receiver) -> SenderAndReceiver:
+    return SenderAndReceiver(transport, receiver)
 
 
 @contextlib.contextmanager
@@ -193,12 +193,12 @@ HEADERS = [
 
 @pytest.mark.parametrize("table", [FRAMING, STATUS_LINES, HEADERS], ids=["framing", "status", "headers"])
 async def test_each_answer_has_its_outcome_and_the_next_request_gets_its_own_answer(
-    edge: Edge, table: list[tuple[bytes, tuple[str, Verdict]]]
+    pair: SenderAndReceiver, table: list[tuple[bytes, tuple[str, Verdict]]]
 ) -> None:
     for data, expected in table:
-        edge.says(data)
-        assert await edge.verdict() == expected, data[:200]
-        assert await edge.next_gets_its_own(), data[:200]
+        pair.says(data)
+        assert await pair.verdict() == expected, data[:200]
+        assert await pair.next_gets_its_own(), data[:200]
 
 
 @pytest.mark.parametrize(
@@ -216,14 +216,14 @@ async def test_each_answer_has_its_outcome_and_the_next_request_gets_its_own_ans
     ],
 )
 async def test_no_time_that_a_receiver_names_holds_for_more_than_a_day(
-    edge: Edge, text: bytes, expected: tuple[str, Verdict], wait_s: float | None
+    pair: SenderAndReceiver, text: bytes, expected: tuple[str, Verdict], wait_s: float | None
 ) -> None:
-    edge.says(b"HTTP/1.1 503 Busy\r\nretry-after: %b\r\ncontent-length: 0\r\n\r\n" % text)
-    outcome = await edge.attempt()
+    pair.says(b"HTTP/1.1 503 Busy\r\nretry-after: %b\r\ncontent-length: 0\r\n\r\n" % text)
+    outcome = await pair.attempt()
     assert isinstance(outcome, Answered)
     assert (str(outcome.status), judge(outcome, NOW)) == expected
     assert retry_after_s(outcome, NOW) == wait_s
-    assert await edge.next_gets_its_own()
+    assert await pair.next_gets_its_own()
 
 
 @pytest.mark.parametrize(
@@ -241,12 +241,12 @@ async def test_no_time_that_a_receiver_names_holds_for_more_than_a_day(
     ids=["2 GB", "gzip", "chunks", "chunk header", "trailer", "header", "headers", "interim"],
 )  # fmt: skip
 async def test_an_endless_answer_takes_bounded_memory(
-    edge: Edge, before: bytes, part: bytes, expected: tuple[str, Verdict]
+    pair: SenderAndReceiver, before: bytes, part: bytes, expected: tuple[str, Verdict]
 ) -> None:
-    edge.first(partial(pours, before, part))
+    pair.first(partial(pours, before, part))
     with bounded():
-        assert await edge.verdict() == expected
-    assert await edge.next_gets_its_own()
+        assert await pair.verdict() == expected
+    assert await pair.next_gets_its_own()
 
 
 @pytest.mark.parametrize(
@@ -255,11 +255,11 @@ async def test_an_endless_answer_takes_bounded_memory(
     ids=["in the headers", "in the body"],
 )
 async def test_a_trickle_of_bytes_ends_at_the_deadline(
-    edge: Edge, before: bytes, expected: tuple[str, Verdict]
+    pair: SenderAndReceiver, before: bytes, expected: tuple[str, Verdict]
 ) -> None:
-    edge.first(partial(drips, before))
-    assert await edge.verdict(timeout_s=SLOW_S) == expected
-    assert await edge.next_gets_its_own()
+    pair.first(partial(drips, before))
+    assert await pair.verdict(timeout_s=SLOW_S) == expected
+    assert await pair.next_gets_its_own()
 
 
 @pytest.mark.parametrize(
@@ -272,15 +272,15 @@ async def test_a_trickle_of_bytes_ends_at_the_deadline(
     ids=["in the request", "before the answer", "in the headers"],
 )
 async def test_a_reset_on_a_new_connection(
-    edge: Edge, after: Callable[[Peer], Awaitable[object]], expected: tuple[str, Verdict]
+    pair: SenderAndReceiver, after: Callable[[Peer], Awaitable[object]], expected: tuple[str, Verdict]
 ) -> None:
-    edge.first(partial(resets, after))
-    assert await edge.verdict(body=b"x" * 262_144) == expected
-    assert await edge.next_gets_its_own()
+    pair.first(partial(resets, after))
+    assert await pair.verdict(body=b"x" * 262_144) == expected
+    assert await pair.next_gets_its_own()
 
 
 async def test_a_connection_that_ends_before_the_request_is_written(
-    edge: Edge, monkeypatch: pytest.MonkeyPatch
+    pair: SenderAndReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
     connect = loop.create_connection
@@ -292,20 +292,20 @@ async def test_a_connection_that_ends_before_the_request_is_written(
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "create_connection", short_lived)
-        assert await edge.verdict() == RESET
-    edge.receiver.answers(OWN)
-    assert await edge.next_gets_its_own()
+        assert await pair.verdict() == RESET
+    pair.receiver.answers(OWN)
+    assert await pair.next_gets_its_own()
 
 
-async def test_a_reset_before_the_connection_is_accepted(edge: Edge) -> None:
+async def test_a_reset_before_the_connection_is_accepted(pair: SenderAndReceiver) -> None:
     """A listener that is closed resets what it never accepted; then nothing listens at all."""
-    port = edge.receiver.port
+    port = pair.receiver.port
     with socket.create_server(("127.0.0.1", free_port())) as listener:
-        edge.receiver.port = listener.getsockname()[1]
-        attempt = asyncio.create_task(edge.verdict())
+        pair.receiver.port = listener.getsockname()[1]
+        attempt = asyncio.create_task(pair.verdict())
         await until(lambda: bool(select.select([listener], [], [], 0)[0]))
     assert await attempt in (RESET, REFUSED)
-    assert await edge.verdict() == REFUSED
-    edge.receiver.port = port
-    edge.receiver.answers(OWN)
-    assert await edge.next_gets_its_own()
+    assert await pair.verdict() == REFUSED
+    pair.receiver.port = port
+    pair.receiver.answers(OWN)
+    assert await pair.next_gets_its_own()

@@ -35,7 +35,7 @@ async def transport(request: pytest.FixtureRequest, make_transport: MakeTranspor
     return make_transport(limits=request.param)
 
 
-class Crowd:
+class SlowPaths:
     """A receiver whose paths `slow/…` wait, between `hold` and `let_go`; `held` do so now."""
 
     def __init__(self, receiver: Receiver) -> None:
@@ -65,67 +65,69 @@ class Crowd:
 
 
 @pytest.fixture
-async def crowd(
+async def paths(
     transport: Transport, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Crowd]:
+) -> AsyncIterator[SlowPaths]:
     """Each of `SLOW` is known to be slow, and none will become so any more."""
-    crowd = Crowd(receiver)
+    paths = SlowPaths(receiver)
     monkeypatch.setattr(http1_transport, "SLOW_EXCHANGE_S", 0.0)
     for path in SLOW:
-        answered(await post_to(transport, crowd.url(path)))
+        answered(await post_to(transport, paths.url(path)))
     monkeypatch.setattr(http1_transport, "SLOW_EXCHANGE_S", NEVER_S)
-    crowd.hold()
-    yield crowd
-    crowd.let_go()
+    paths.hold()
+    yield paths
+    paths.let_go()
 
 
-async def test_half_of_the_connections_are_left_to_the_quick(transport: Transport, crowd: Crowd) -> None:
-    slow = [asyncio.create_task(post_to(transport, crowd.url(path))) for path in SLOW]
-    await until(lambda: crowd.held == 2)
-    quick = await asyncio.gather(*(post_to(transport, crowd.url("quick")) for _ in range(20)))
+async def test_half_of_the_connections_are_left_to_the_quick(transport: Transport, paths: SlowPaths) -> None:
+    slow = [asyncio.create_task(post_to(transport, paths.url(path))) for path in SLOW]
+    await until(lambda: paths.held == 2)
+    quick = await asyncio.gather(*(post_to(transport, paths.url("quick")) for _ in range(20)))
     assert {answered(each).status for each in quick} == {200}
-    assert crowd.held == 2
-    crowd.let_go()
+    assert paths.held == 2
+    paths.let_go()
     assert {answered(each).status for each in await asyncio.gather(*slow)} == {200}
 
 
 async def test_a_receiver_that_gets_no_turn_in_time_has_not_been_asked(
-    transport: Transport, crowd: Crowd
+    transport: Transport, paths: SlowPaths
 ) -> None:
-    holding = [asyncio.create_task(post_to(transport, crowd.url(path))) for path in SLOW[:2]]
-    await until(lambda: crowd.held == 2)
-    failure = failed(await post_to(transport, crowd.url(SLOW[2]), timeout_s=SOON_S))
+    holding = [asyncio.create_task(post_to(transport, paths.url(path))) for path in SLOW[:2]]
+    await until(lambda: paths.held == 2)
+    failure = failed(await post_to(transport, paths.url(SLOW[2]), timeout_s=SOON_S))
     assert failure.kind is FailureKind.OVERLOAD
-    assert crowd.held == 2
-    waiting = asyncio.create_task(post_to(transport, crowd.url(SLOW[2])))
-    given_up = asyncio.create_task(post_to(transport, crowd.url(SLOW[3])))
+    assert paths.held == 2
+    waiting = asyncio.create_task(post_to(transport, paths.url(SLOW[2])))
+    given_up = asyncio.create_task(post_to(transport, paths.url(SLOW[3])))
     await asyncio.sleep(0)
     given_up.cancel()
-    crowd.let_go()
+    paths.let_go()
     for each in (*holding, waiting):
         assert isinstance(await each, Response)
 
 
-async def test_a_target_that_answers_quickly_is_no_longer_slow(transport: Transport, crowd: Crowd) -> None:
-    crowd.let_go()
+async def test_a_target_that_answers_quickly_is_no_longer_slow(
+    transport: Transport, paths: SlowPaths
+) -> None:
+    paths.let_go()
     for path in SLOW[:4]:
-        answered(await post_to(transport, crowd.url(path)))
-    crowd.hold()
-    asked = [asyncio.create_task(post_to(transport, crowd.url(path))) for path in SLOW[:4]]
-    await until(lambda: crowd.held == 4)
-    crowd.let_go()
+        answered(await post_to(transport, paths.url(path)))
+    paths.hold()
+    asked = [asyncio.create_task(post_to(transport, paths.url(path))) for path in SLOW[:4]]
+    await until(lambda: paths.held == 4)
+    paths.let_go()
     await asyncio.gather(*asked)
 
 
 async def test_a_receiver_is_not_slow_because_another_one_with_its_url_is(
-    transport: Transport, crowd: Crowd
+    transport: Transport, paths: SlowPaths
 ) -> None:
     """Any tenant may enter the URL of another, with a timeout that is too short for any answer."""
-    both = [asyncio.create_task(post_to(transport, crowd.url(path))) for path in SLOW[:2]]
-    await until(lambda: crowd.held == 2)
-    own = asyncio.create_task(post_to(transport, crowd.url(SLOW[0]), receiver="victim.hook"))
-    await until(lambda: crowd.held == 3)
-    crowd.let_go()
+    both = [asyncio.create_task(post_to(transport, paths.url(path))) for path in SLOW[:2]]
+    await until(lambda: paths.held == 2)
+    own = asyncio.create_task(post_to(transport, paths.url(SLOW[0]), receiver="victim.hook"))
+    await until(lambda: paths.held == 3)
+    paths.let_go()
     assert {answered(each).status for each in await asyncio.gather(own, *both)} == {200}
 
 

@@ -37,7 +37,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         yield fleet
 
 
-class Crowd:
+class HangingReceivers:
     """Receivers at sinks of their own that hang until they are well, each with one event waiting."""
 
     def __init__(self, fleet: Fleet, sinks: list[Sink], receivers: list[str]) -> None:
@@ -87,22 +87,22 @@ async def test_receivers_that_hang_hold_up_no_others(
     may_open(hanging + OTHERS)
     async with AsyncExitStack() as stack:
         sinks = [await stack.enter_async_context(Sink()) for _ in range(0, hanging, OF_A_HOST)]
-        crowd = Crowd(fleet, sinks, [f"h.r{number}" for number in range(hanging)])
+        hung = HangingReceivers(fleet, sinks, [f"h.r{number}" for number in range(hanging)])
         node = await fleet.start_ready(descriptors=descriptors)
         await fleet.configure(HEALTHY)
-        await crowd.gather(timeout_s)
+        await hung.gather(timeout_s)
         load = Load(fleet, HEALTHY, every_s=EVERY_S)
         async with load.flowing():
-            await fleet.until(crowd.asked, "each that hangs was asked")
-        assert not crowd.served()
-        for name in (crowd.receivers[0], HEALTHY[0]):
+            await fleet.until(hung.asked, "each that hangs was asked")
+        assert not hung.served()
+        for name in (hung.receivers[0], HEALTHY[0]):
             assert (await fleet.ask("inspect", name))["node"] == node.name
         assert await asyncio.to_thread(is_healthy, node)
         if HAS_PROC:
             print(f"{hanging} hang, {load.total} events went on; {node.memory_mb('VmHWM'):.0f} MB at most")
         load.check()
-        crowd.recover()
-        await fleet.until(crowd.served, "all are served once they are well")
+        hung.recover()
+        await fleet.until(hung.served, "all are served once they are well")
         await node.stop()
 
 

@@ -17,7 +17,7 @@ SLOW = {"limit": 1, "per": "hour", "burst": 1}
 PAGE = Page(ROOT / "docs" / "troubleshooting.md")
 
 
-class Night:
+class LateFleet:
     """A fleet whose events for one receiver come late."""
 
     def __init__(self, fleet: Fleet, terminal: Terminal) -> None:
@@ -66,21 +66,21 @@ async def test_questions_of_the_night_are_answered_in_time(fleet: Fleet, tmp_pat
     ledger = LedgerProcess(fleet, book, tmp_path / "ledger.log")
     await ledger.start()
     await fleet.start_ready()
-    night = Night(fleet, terminal)
+    late_fleet = LateFleet(fleet, terminal)
 
-    await night.begin("order-17-created")
-    said = await night.run(late)
+    await late_fleet.begin("order-17-created")
+    said = await late_fleet.run(late)
     assert f"{BILLING}\tactive\t" in said
     assert "\tits rate\n" in said
     assert "held back by its rate of " in said
     assert "rate" in said.splitlines()[-1]
-    await night.over()
+    await late_fleet.over()
 
     async def told() -> bool:
         return "delivered" in (await asyncio.to_thread(terminal.run, "event", "order-17-created")).stdout
 
     await fleet.until_true(told, "the ledger has it", COMMAND_LOOK_S)
-    said = await night.run(others)
+    said = await late_fleet.run(others)
     assert f"{BILLING} #1 (message): " in said
     assert "stored 2" in said
     assert "rate" in said
@@ -90,12 +90,12 @@ async def test_questions_of_the_night_are_answered_in_time(fleet: Fleet, tmp_pat
     with terminal.start("api", "--port", "0") as api:
         url = (await asyncio.to_thread(line_with, api.stdout, "serving on ")).split()[-1]
         web = {"url": url, "auth": f"Authorization: Bearer {token}"}
-        await night.begin()
-        said = await night.run(late_over_http, **web)
+        await late_fleet.begin()
+        said = await late_fleet.run(late_over_http, **web)
         assert '"limited_by":"rate"' in said
         assert '"why":"held back by its rate of ' in said
-        await night.over()
-        said = await night.run(others_over_http, **web)
+        await late_fleet.over()
+        said = await late_fleet.run(others_over_http, **web)
         assert '"state":"delivered"' in said
         api.terminate()
         assert api.wait(PATIENCE_S) == 0

@@ -19,7 +19,7 @@ from streams.nats.wire_names import EVENT_AGAIN, EVENT_ID
 from streams.observation import unrouted_events
 from tests.edge.api.conftest import SHARDS, Api, problem
 from tests.support.installation import publish
-from tests.support.ledgers import Pen, catch_up, delivered, in_file, opens
+from tests.support.ledgers import JournalWriter, catch_up, delivered, in_file, opens
 from tests.support.waiting import until, until_true
 
 PATIENCE_S = 30.0
@@ -29,9 +29,9 @@ EVENTS = "/v1/tenants/acme/events"
 @pytest.fixture
 async def reader(api: Api, settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an API whose ledger has a delivery of e1, to acme.billing, and two of e2."""
-    pen = Pen(api.js, api.names)
-    await pen.flush(opens(), delivered(1), delivered(2))
-    await pen.flush(opens("acme.mail"), delivered(2, receiver="acme.mail"))
+    journal = JournalWriter(api.js, api.names)
+    await journal.flush(opens(), delivered(1), delivered(2))
+    await journal.flush(opens("acme.mail"), delivered(2, receiver="acme.mail"))
     await catch_up(api.js, api.names, in_file(settings.ledger))
     async with await api.client("acme", ["read"]) as client:
         yield client

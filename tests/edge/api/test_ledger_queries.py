@@ -24,7 +24,7 @@ from tests.support.ledgers import (
     NOW,
     RECEIVER,
     InFile,
-    Pen,
+    JournalWriter,
     catch_up,
     delivered,
     failed,
@@ -46,11 +46,11 @@ def ledger(settings: Settings) -> InFile:
 
 
 @pytest.fixture
-async def pen(api: Api) -> Pen:
-    pen = Pen(api.js, api.names)
-    await pen.flush(opens())
-    await pen.flush(opens(OTHER), receiver=OTHER)
-    return pen
+async def journal(api: Api) -> JournalWriter:
+    journal = JournalWriter(api.js, api.names)
+    await journal.flush(opens())
+    await journal.flush(opens(OTHER), receiver=OTHER)
+    return journal
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def paged(client: httpx.AsyncClient, path: str, members: str, **query: Any
 
 
 async def test_attempts_are_filtered_and_come_in_pages(
-    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
+    api: Api, journal: JournalWriter, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
     statuses = [200, 204, 500, 503, 404, 200, 201, 503]
     for sequence, status in enumerate(statuses, 1):
@@ -85,8 +85,8 @@ async def test_attempts_are_filtered_and_come_in_pages(
         kind = "order.paid" if status == 204 else "order.created"
         # Some begin in the same millisecond, on both sides of a page's end.
         fact = outcome(sequence, NOW + sequence // 3, status=status, events=(numbered(sequence, type=kind),))
-        await pen.flush(fact)
-    await pen.flush(failed(1, receiver=OTHER, answer="of another tenant"), receiver=OTHER)
+        await journal.flush(fact)
+    await journal.flush(failed(1, receiver=OTHER, answer="of another tenant"), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
 
     async def listed(**query: Any) -> list[int]:
@@ -115,11 +115,11 @@ async def test_attempts_are_filtered_and_come_in_pages(
 
 
 async def test_an_answer_says_how_far_behind_the_ledger_is_and_what_it_lacks(
-    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
+    api: Api, journal: JournalWriter, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
-    gone = await pen.flush(delivered(1))
+    gone = await journal.flush(delivered(1))
     await api.js.purge(api.names.journal, gone + 1)
-    await pen.flush(opens(), delivered(2, NOW + 50))
+    await journal.flush(opens(), delivered(2, NOW + 50))
     await catch_up(api.js, api.names, ledger)
     for path in ("attempts", "history", "audit?since=2026-01-01T00:00:00Z"):
         told = (await ok(reader, f"{AT}/{path}"))["ledger"]
@@ -138,11 +138,11 @@ async def test_an_answer_says_how_far_behind_the_ledger_is_and_what_it_lacks(
 
 
 async def test_an_events_journey_has_no_receiver_of_another_tenant(
-    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
+    api: Api, journal: JournalWriter, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
-    await pen.flush(failed(7, answer="no room"), delivered(7, NOW + 5, attempt=2))
-    await pen.flush(opens("acme.zeal"), delivered(7, receiver="acme.zeal"), receiver="acme.zeal")
-    await pen.flush(failed(7, receiver=OTHER, answer="their secret"), receiver=OTHER)
+    await journal.flush(failed(7, answer="no room"), delivered(7, NOW + 5, attempt=2))
+    await journal.flush(opens("acme.zeal"), delivered(7, receiver="acme.zeal"), receiver="acme.zeal")
+    await journal.flush(failed(7, receiver=OTHER, answer="their secret"), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
     journey = await ok(reader, "/v1/tenants/acme/events/e7")
     assert [(each["receiver"], each["state"]) for each in journey["deliveries"]] == [
@@ -167,12 +167,12 @@ async def test_an_events_journey_has_no_receiver_of_another_tenant(
 
 
 async def test_the_history_comes_in_pages(
-    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
+    api: Api, journal: JournalWriter, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
     await StoredConfigurations(api.js, api.names).put(RECEIVER, b'{"url": "https://example.com/"}')
     for minute in range(3):
         at = NOW + 60 * minute
-        await pen.flush(f.Paused(receiver=RECEIVER, at=at), f.Resumed(receiver=RECEIVER, at=at))
+        await journal.flush(f.Paused(receiver=RECEIVER, at=at), f.Resumed(receiver=RECEIVER, at=at))
     await catch_up(api.js, api.names, ledger)
     told = await ok(reader, f"{AT}/history")
     assert told["now"] == "not paused, disabled or failing"
@@ -185,10 +185,12 @@ async def test_the_history_comes_in_pages(
     assert len(await paged(reader, f"{AT}/history", "entries", limit=1, since=since)) == 4
 
 
-async def test_the_audit_and_the_worst(api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient) -> None:
-    await pen.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)), failed(1, NOW + 1))
-    await pen.flush(*(delivered(sequence, NOW + 10) for sequence in range(2, 30)))
-    await pen.flush(failed(1, receiver=OTHER), receiver=OTHER)
+async def test_the_audit_and_the_worst(
+    api: Api, journal: JournalWriter, ledger: InFile, reader: httpx.AsyncClient
+) -> None:
+    await journal.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)), failed(1, NOW + 1))
+    await journal.flush(*(delivered(sequence, NOW + 10) for sequence in range(2, 30)))
+    await journal.flush(failed(1, receiver=OTHER), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
     span = {"since": instant_text(NOW), "until": instant_text(NOW + 60)}
     audit = await ok(reader, f"{AT}/audit", **span)
@@ -199,11 +201,15 @@ async def test_the_audit_and_the_worst(api: Api, pen: Pen, ledger: InFile, reade
 
 
 async def test_an_audit_of_too_many_attempts_is_refused(
-    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    api: Api,
+    journal: JournalWriter,
+    ledger: InFile,
+    reader: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ledger_queries, "AUDITED_MAX", 4)
-    await pen.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
-    await pen.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 7)))
+    await journal.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
+    await journal.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 7)))
     await catch_up(api.js, api.names, ledger)
     span = {"since": instant_text(NOW), "until": instant_text(NOW + 60)}
     problem(await reader.get(f"{AT}/audit", params=span), 409, "refused")
@@ -212,14 +218,14 @@ async def test_an_audit_of_too_many_attempts_is_refused(
 
 
 async def test_minutes_come_in_pages_and_of_the_last_hour_unless_said_otherwise(
-    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
+    api: Api, journal: JournalWriter, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
     begin = NOW - NOW % 60 + 90
     for minute in range(5):
         at = begin + 60 * (minute + (minute > 2))  # In one minute nothing happens.
-        await pen.flush(failed(minute + 1, at), delivered(minute + 1, at + 1, attempt=2))
-    await pen.flush(delivered(1, time.time() - 1800), delivered(2, time.time() - 4000))
-    await pen.flush(failed(9, receiver=OTHER), receiver=OTHER)
+        await journal.flush(failed(minute + 1, at), delivered(minute + 1, at + 1, attempt=2))
+    await journal.flush(delivered(1, time.time() - 1800), delivered(2, time.time() - 4000))
+    await journal.flush(failed(9, receiver=OTHER), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
     span = {"since": instant_text(NOW), "until": instant_text(NOW + 600)}
     told = await ok(reader, f"{AT}/minutes", **span)
@@ -236,13 +242,13 @@ async def test_minutes_come_in_pages_and_of_the_last_hour_unless_said_otherwise(
 
 
 async def test_the_state_at_a_past_time(
-    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient
+    api: Api, journal: JournalWriter, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
     ago_s, now = 3600.0, time.time()
     receiver, path = "acme.past", "/v1/tenants/acme/receivers/past/state"
-    pen.at = now - ago_s
-    await pen.flush(f.Opened(receiver=receiver, at=pen.at, position=0), receiver=receiver)
-    await pen.flush(f.Disabled(receiver=receiver, at=pen.at, reason="gone"), receiver=receiver)
+    journal.at = now - ago_s
+    await journal.flush(f.Opened(receiver=receiver, at=journal.at, position=0), receiver=receiver)
+    await journal.flush(f.Disabled(receiver=receiver, at=journal.at, reason="gone"), receiver=receiver)
     await catch_up(api.js, api.names, ledger)
     at = instant_text(now - ago_s / 2)
     then = await ok(reader, path, at=at)
@@ -254,17 +260,17 @@ async def test_the_state_at_a_past_time(
 
 @pytest.mark.parametrize(("kind", "secrets"), [("hmac", [SECRET]), ("cloudevents", [])])
 async def test_the_past_state_of_a_receiver_that_proved_itself_is_verified(
-    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, kind: str, secrets: list[str]
+    api: Api, journal: JournalWriter, ledger: InFile, reader: httpx.AsyncClient, kind: str, secrets: list[str]
 ) -> None:
     """The ledger has neither the URL nor the secrets that the handshake was about."""
     receiver, path = "acme.proved", "/v1/tenants/acme/receivers/proved/state"
     members = {"url": "https://example.com/", "handshake": kind, "secrets": secrets}
     await StoredConfigurations(api.js, api.names).put(receiver, msgspec.json.encode(members))
-    pen.at = time.time() - 1
-    await pen.flush(
-        f.Opened(receiver=receiver, at=pen.at, position=0),
-        f.HandshakeStarted(receiver=receiver, at=pen.at, key="k"),
-        f.HandshakeSucceeded(receiver=receiver, at=pen.at, key="k", per_minute=120),
+    journal.at = time.time() - 1
+    await journal.flush(
+        f.Opened(receiver=receiver, at=journal.at, position=0),
+        f.HandshakeStarted(receiver=receiver, at=journal.at, key="k"),
+        f.HandshakeSucceeded(receiver=receiver, at=journal.at, key="k", per_minute=120),
         receiver=receiver,
     )
     await catch_up(api.js, api.names, ledger)
@@ -293,10 +299,10 @@ async def test_an_invalid_question_is_refused_with_the_reason(reader: httpx.Asyn
 
 @pytest.mark.parametrize("path", ["audit", "minutes"])
 async def test_the_last_hour_before_the_year_10000_is_an_answer(
-    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, path: str
+    api: Api, journal: JournalWriter, ledger: InFile, reader: httpx.AsyncClient, path: str
 ) -> None:
     """A time with a zone behind UTC may be in the year 10000 of UTC."""
-    await pen.flush(delivered(1))
+    await journal.flush(delivered(1))
     await catch_up(api.js, api.names, ledger)
     await ok(reader, f"{AT}/{path}", until="9999-12-31T23:59:59-23:59")
 
@@ -312,11 +318,15 @@ async def test_without_a_ledger_it_is_said_without_a_path(
 
 
 async def test_a_tenants_slow_queries_keep_no_other_one_waiting(
-    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    api: Api,
+    journal: JournalWriter,
+    ledger: InFile,
+    reader: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A tenant has a quarter of the places; each query ends by itself, and the loop continues."""
-    await pen.flush(delivered(1))
-    await pen.flush(delivered(1, receiver=OTHER), receiver=OTHER)
+    await journal.flush(delivered(1))
+    await journal.flush(delivered(1, receiver=OTHER), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
     number = await _number(ledger, RECEIVER)
     quick = LedgerQueries.changes
@@ -340,10 +350,14 @@ async def test_a_tenants_slow_queries_keep_no_other_one_waiting(
 
 
 async def test_a_tenant_has_one_audit_at_a_time(
-    api: Api, pen: Pen, ledger: InFile, reader: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    api: Api,
+    journal: JournalWriter,
+    ledger: InFile,
+    reader: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await pen.flush(delivered(1))
-    await pen.flush(delivered(1, receiver=OTHER), receiver=OTHER)
+    await journal.flush(delivered(1))
+    await journal.flush(delivered(1, receiver=OTHER), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
     number, starts, go_on = await _number(ledger, RECEIVER), LedgerQueries.starts, asyncio.Event()
 

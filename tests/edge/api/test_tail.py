@@ -26,7 +26,7 @@ from streams.journal_feed.journal_reader import JournalReader
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from tests.edge.api.conftest import Api, problem
-from tests.support.ledgers import Pen, delivered, failed, numbered
+from tests.support.ledgers import JournalWriter, delivered, failed, numbered
 from tests.support.plain_http import plain_client
 from tests.support.waiting import until
 
@@ -35,8 +35,8 @@ PATIENCE_S = 30.0
 
 
 @pytest.fixture
-def pen(api: Api) -> Pen:
-    return Pen(api.js, api.names)
+def journal(api: Api) -> JournalWriter:
+    return JournalWriter(api.js, api.names)
 
 
 @pytest.fixture(autouse=True)
@@ -100,10 +100,10 @@ def have_caught_up(tails: Tails) -> bool:
     return all(each.catching_up is None or each.catching_up.done() for each in tails)
 
 
-async def test_attempts_come_as_they_are_recorded(api: Api, pen: Pen) -> None:
-    await pen.flush(delivered(1))
+async def test_attempts_come_as_they_are_recorded(api: Api, journal: JournalWriter) -> None:
+    await journal.flush(delivered(1))
     async with await api.client("acme", ["read"]) as client, tailing(client) as events:
-        await pen.flush(failed(2, events=(numbered(2, type="order.paid"),), answer="no database"))
+        await journal.flush(failed(2, events=(numbered(2, type="order.paid"),), answer="no database"))
         kind, said = await events.next()
     assert kind == "attempt"
     assert said.items() >= {
@@ -113,7 +113,7 @@ async def test_attempts_come_as_they_are_recorded(api: Api, pen: Pen) -> None:
     assert said["id"] == events.last_id
 
 
-async def test_each_stream_gets_what_it_wants_of_its_own_tenant(api: Api, pen: Pen) -> None:
+async def test_each_stream_gets_what_it_wants_of_its_own_tenant(api: Api, journal: JournalWriter) -> None:
     async with (
         await api.client("acme", ["read"]) as client,
         tailing(client) as every,
@@ -121,11 +121,11 @@ async def test_each_stream_gets_what_it_wants_of_its_own_tenant(api: Api, pen: P
         tailing(client, failed=True) as bad,
         tailing(client, type=["order.*", "user.>"]) as typed,
     ):
-        await pen.flush(
+        await journal.flush(
             delivered(1, receiver="other.billing"), delivered(1, receiver="acme2.billing"), delivered(1),
             failed(2, receiver="acme.mail"), delivered(3, events=(numbered(3, type="order.paid"),)),
         )  # fmt: skip
-        await pen.flush(failed(4, receiver="acme.mail", events=(numbered(4, type="user.new"),)))
+        await journal.flush(failed(4, receiver="acme.mail", events=(numbered(4, type="user.new"),)))
         billing, mailed = ("acme.billing", 1), ("acme.mail", 2)
         ordered, created = ("acme.billing", 3), ("acme.mail", 4)
         assert await every.numbers(4) == [billing, mailed, ordered, created]
@@ -134,13 +134,13 @@ async def test_each_stream_gets_what_it_wants_of_its_own_tenant(api: Api, pen: P
         assert await typed.numbers(2) == [ordered, created]
 
 
-async def test_a_stream_continues_exactly_where_it_was(api: Api, pen: Pen) -> None:
+async def test_a_stream_continues_exactly_where_it_was(api: Api, journal: JournalWriter) -> None:
     """A stream may continue between the events of one fact, and while the shared reader is far ahead."""
     two = f.DeadLettered(receiver="acme.billing", events=(numbered(3), numbered(4)), at=1.0, reason="expired")
     async with await api.client("acme", ["read"]) as client, tailing(client) as first:
-        await pen.flush(delivered(1), delivered(2))
-        await pen.flush(delivered(1, receiver="other.billing"), two, delivered(5))
-        await pen.flush(delivered(6))
+        await journal.flush(delivered(1), delivered(2))
+        await journal.flush(delivered(1, receiver="other.billing"), two, delivered(5))
+        await journal.flush(delivered(6))
         places = [first.last_id]
         for number in range(1, 7):
             assert await first.numbers(1) == [("acme.billing", number)]
@@ -149,29 +149,29 @@ async def test_a_stream_continues_exactly_where_it_was(api: Api, pen: Pen) -> No
             async with tailing(client, place) as again:
                 rest = [*range(told + 1, 7), *range(100, 100 + told)]
                 assert await again.numbers(6) == [("acme.billing", each) for each in rest]
-                await pen.flush(delivered(100 + told))
+                await journal.flush(delivered(100 + told))
                 assert await again.numbers(1) == [("acme.billing", 100 + told)]
 
 
 async def test_a_stream_that_catches_up_takes_part_in_the_one_reading_without_a_gap(
-    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    api: Api, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail_streams, "READ_BYTES", 1024)
     monkeypatch.setattr(tail_streams, "BUFFER_MAX", 2048)
     async with await api.client("acme", ["read"]) as client, tailing(client) as first:
         place = first.last_id
         for number in range(1, 101):
-            await pen.flush(delivered(number))
+            await journal.flush(delivered(number))
         assert len(await first.numbers(100)) == 100
         async with tailing(client, place) as again:
-            writing = asyncio.create_task(_flush_all(pen, range(101, 201)))
+            writing = asyncio.create_task(_flush_all(journal, range(101, 201)))
             assert [number for _, number in await again.numbers(200)] == list(range(1, 201))
             await writing
             await until(lambda: have_caught_up(api.state.tails))
 
 
 async def test_a_stream_that_is_ahead_of_the_one_reading_gets_nothing_twice(
-    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    api: Api, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readers: list[JournalReader] = []
     may_read, waits = asyncio.Event(), asyncio.Event()
@@ -188,22 +188,22 @@ async def test_a_stream_that_is_ahead_of_the_one_reading_gets_nothing_twice(
     monkeypatch.setattr(JournalReader, "read", read_late)
     async with await api.client("acme", ["read"]) as client, tailing(client) as live:
         place = live.last_id
-        await pen.flush(delivered(1))
+        await journal.flush(delivered(1))
         assert await live.numbers(1) == [("acme.billing", 1)]
         may_read.clear()
         await waits.wait()
-        await pen.flush(delivered(2))
+        await journal.flush(delivered(2))
         async with tailing(client, place) as ahead:
             assert await ahead.numbers(2) == [("acme.billing", 1), ("acme.billing", 2)]
             await until(lambda: have_caught_up(api.state.tails))
             may_read.set()
-            await pen.flush(delivered(3))
+            await journal.flush(delivered(3))
             assert await ahead.numbers(1) == [("acme.billing", 3)]
         assert await live.numbers(2) == [("acme.billing", 2), ("acme.billing", 3)]
 
 
 async def test_streams_that_go_on_from_long_ago_take_turns(
-    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    api: Api, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail_streams, "READ_BYTES", 1024)
     monkeypatch.setattr(tail_streams, "CATCH_UP_PAUSE_S", 0.0)
@@ -215,24 +215,24 @@ async def test_streams_that_go_on_from_long_ago_take_turns(
         return turn(self, client)
 
     monkeypatch.setattr(PacedWork, "turn", counted)
-    begin = await pen.flush(delivered(1))
+    begin = await journal.flush(delivered(1))
     for number in range(2, 41):
-        await pen.flush(delivered(number))
+        await journal.flush(delivered(number))
     async with await api.client("acme", ["read"]) as client, tailing(client, f"{begin}-0") as events:
         assert len(await events.numbers(40)) == 40
     assert len(taken) > 3
     assert set(taken) == {"acme"}
 
 
-async def _flush_all(pen: Pen, numbers: range) -> None:
+async def _flush_all(journal: JournalWriter, numbers: range) -> None:
     for number in numbers:
-        await pen.flush(delivered(number))
+        await journal.flush(delivered(number))
 
 
-async def test_purged_facts_are_reported_as_missed(api: Api, pen: Pen) -> None:
-    begin = await pen.flush(delivered(1))
-    last = await pen.flush(delivered(2))
-    await pen.flush(delivered(3))
+async def test_purged_facts_are_reported_as_missed(api: Api, journal: JournalWriter) -> None:
+    begin = await journal.flush(delivered(1))
+    last = await journal.flush(delivered(2))
+    await journal.flush(delivered(3))
     await api.js.purge(api.names.journal, last + 1)
     async with await api.client("acme", ["read"]) as client:
         async with tailing(client, f"{begin}-1") as events:
@@ -246,15 +246,15 @@ async def test_purged_facts_are_reported_as_missed(api: Api, pen: Pen) -> None:
             assert (kind, said["why"]) == (
                 "missed", "the journal ends before 4711-1: it is not the one that had it"
             )  # fmt: skip
-            await pen.flush(delivered(4))
+            await journal.flush(delivered(4))
             assert await events.numbers(1) == [("acme.billing", 4)]
 
 
 async def test_a_recreated_journal_is_reported_and_followed_from_its_beginning(
-    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    api: Api, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1, 5):
-        await pen.flush(delivered(number))
+        await journal.flush(delivered(number))
     info = await api.js.stream_info(api.names.journal)
     assert info is not None
     goes_on, stands = asyncio.Event(), asyncio.Event()
@@ -273,7 +273,7 @@ async def test_a_recreated_journal_is_reported_and_followed_from_its_beginning(
         await stands.wait()
         await api.js.request(f"$JS.API.STREAM.DELETE.{api.names.journal}", b"")
         await api.js.stream_create(info.config)
-        await pen.flush(delivered(7))
+        await journal.flush(delivered(7))
         api.state.access.js.connection_changed(True)  # It came back with it.
         goes_on.set()
         kind, said = await events.next()
@@ -283,7 +283,7 @@ async def test_a_recreated_journal_is_reported_and_followed_from_its_beginning(
 
 
 async def test_a_quiet_stream_gets_a_comment_and_its_place(
-    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    api: Api, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail_streams, "HEARTBEAT_EVERY_S", 0.02)
     text = ""
@@ -292,7 +292,7 @@ async def test_a_quiet_stream_gets_a_comment_and_its_place(
         await api.client("acme", ["read"]) as client,
         client.stream("GET", TAIL) as answer,
     ):
-        place = await pen.flush(delivered(1, receiver="other.billing"))
+        place = await journal.flush(delivered(1, receiver="other.billing"))
         async for piece in answer.aiter_text():
             text += piece
             if f":\nid: {place + 1}-0\n\n" in text:
@@ -301,7 +301,7 @@ async def test_a_quiet_stream_gets_a_comment_and_its_place(
 
 
 async def test_the_journal_is_read_once_for_all_streams_and_not_at_all_without_one(
-    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    api: Api, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, asked = JetStream.read, list[int]()
     stop, stopped = JournalReader.stop, list[JournalReader]()
@@ -321,7 +321,7 @@ async def test_the_journal_is_read_once_for_all_streams_and_not_at_all_without_o
     async with await api.client("acme", ["read"]) as client, await api.client("*", ["read"]) as operator:
         async with tailing(client) as one, tailing(client) as two, tailing(operator) as three:
             for number in range(1, 21):
-                await pen.flush(delivered(number))
+                await journal.flush(delivered(number))
                 for each in (one, two, three):
                     assert await each.numbers(1) == [("acme.billing", number)]
             assert stopped == []
@@ -367,7 +367,7 @@ async def test_the_tokens_of_one_tenant_leave_room_for_others(
 
 
 async def test_a_client_that_does_not_read_is_cut_off_and_slows_down_no_other(
-    api: Api, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    api: Api, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail_streams, "BUFFER_MAX", 64 << 10)
     monkeypatch.setattr(bounded_protocol, "STALLED_MAX_S", 4.0)  # Its buffer is full before that.
@@ -388,7 +388,7 @@ async def test_a_client_that_does_not_read_is_cut_off_and_slows_down_no_other(
             await until(lambda: len(state.tails) == 2)
             both = list(state.tails)
             for number in range(1, 401):
-                await pen.flush(failed(number, answer="x" * 1000))
+                await journal.flush(failed(number, answer="x" * 1000))
                 assert await events.numbers(1) == [("acme.billing", number)]
             await until(lambda: len(state.tails) == 1)
             assert sorted(each.ended for each in both) == ["", tail_streams.TOO_SLOW]
@@ -436,7 +436,7 @@ async def test_an_answer_that_is_not_read_ends_the_connection(
 # ---- ends
 
 
-async def test_a_token_that_is_revoked_or_expires_ends_its_streams(api: Api, pen: Pen) -> None:
+async def test_a_token_that_is_revoked_or_expires_ends_its_streams(api: Api, journal: JournalWriter) -> None:
     revoked = await api.token("acme", ["read"])
     brief = await api.token("acme", ["read"], lasts_s=3.0)
     async with (
@@ -451,7 +451,7 @@ async def test_a_token_that_is_revoked_or_expires_ends_its_streams(api: Api, pen
             assert time.monotonic() - began_at < 1.0
             assert await expiring.next() == ("end", {"why": tail_streams.REVOKED})
             assert (await ending.next(), await expiring.next()) == (("closed", {}), ("closed", {}))
-            await pen.flush(delivered(1))
+            await journal.flush(delivered(1))
             assert await staying.numbers(1) == [("acme.billing", 1)]
         problem(await thief.get(TAIL), 401, "unauthorized")
 

@@ -25,7 +25,7 @@ def _first_is_rejected_then(stage: Stage, manner: Manner) -> None:
 
 def _failed_together(stage: Stage) -> tuple[int, int] | None:
     """The first and last number of the recorded POST in which the oldest open event failed."""
-    state = stage.checkers.ledger(R).states.get(R)
+    state = stage.checkers.journal_of(R).states.get(R)
     return state.open[0].post if state and state.open else None
 
 

@@ -32,7 +32,7 @@ from tests.sim.checks.attempts.numbering import Numbers
 from tests.sim.checks.attempts.repeats import Repeats
 from tests.sim.checks.configurations import Configurations
 from tests.sim.checks.fanout import Fanout
-from tests.sim.checks.ledger import Deliveries, ShardLedger
+from tests.sim.checks.folded_journals import Deliveries, FoldedJournal
 from tests.sim.checks.letters import Letters
 from tests.sim.checks.rates import Rates, RatesOfTenants
 from tests.sim.checks.storage import Checkpoints, DeliveriesKept, JournalKept, ParkedKept
@@ -61,7 +61,7 @@ class Checkers:
         self.nodes: dict[str, Node] = {}
         self.deliveries = Deliveries()
         self.fanout = Fanout(world, names)
-        self.ledgers = [ShardLedger(shard, self.deliveries, world.fail) for shard in range(shards)]
+        self.journals = [FoldedJournal(shard, self.deliveries, world.fail) for shard in range(shards)]
         self.strays = Strays(names, world.fail)
         self.configurations = Configurations(names, world.fail)
         self.rates: dict[str, Rates] = {}
@@ -85,17 +85,17 @@ class Checkers:
         self.checkpoints = Checkpoints(world.fail)
         self.parked = ParkedKept(world.fail)
         self.journal_kept = JournalKept(names, world.fail)
-        self.deliveries_kept = DeliveriesKept(self.deliveries, self.ledger, world.fail)
+        self.deliveries_kept = DeliveriesKept(self.deliveries, self.journal_of, world.fail)
 
-    def ledger(self, receiver: str) -> ShardLedger:
+    def journal_of(self, receiver: str) -> FoldedJournal:
         tenant, _, name = receiver.partition(".")
-        return self.ledgers[shard_of(tenant, name, self.shards)]
+        return self.journals[shard_of(tenant, name, self.shards)]
 
     # ---- what happens between nodes and receivers
 
     def posted(self, receiver: str, position: int) -> bool:
         """True if an attempt of an event beyond the recorded frontier has started."""
-        state = self.ledger(receiver).states.get(receiver)
+        state = self.journal_of(receiver).states.get(receiver)
         recorded = state is not None and position <= state.frontier.position
         return self.numbers.has_started(receiver, position) and not recorded
 
@@ -142,12 +142,12 @@ class Checkers:
 
     def _judge_event(self, process: Process, receiver: str, event: Event, sequence: int) -> None:
         self.numbers.started(receiver, event, sequence)
-        if event.position in self.ledger(receiver).numbering(receiver).refused:
+        if event.position in self.journal_of(receiver).numbering(receiver).refused:
             self.world.fail(f"{receiver}: the event at {event.position} was turned away, and is delivered")
         known = self.deliveries.event(event.position)
         if msgspec.structs.replace(event, stored_at=known.stored_at) != known:
             self.world.fail(f"{receiver}: {event} is not what was published, {known}")
-        claimed = self.ledger(receiver).claims[process.name]
+        claimed = self.journal_of(receiver).claims[process.name]
         self.repeats.started(receiver, event.position, claimed)
 
     def _concurrency_of(self, process: Process, receiver: str) -> Concurrency:
@@ -173,26 +173,27 @@ class Checkers:
         self._concurrency_of(process, receiver).ended(positions, outcome, self.world.now)
         if isinstance(outcome, Answered) and outcome.status < 300:
             for position in positions:
-                epoch = self.ledger(receiver).claims[process.name].epoch
+                epoch = self.journal_of(receiver).claims[process.name].epoch
                 self.repeats.taken(receiver, position, epoch)
 
     def _check_owner(self, process: Process, receiver: str) -> None:
-        ledger, now = self.ledger(receiver), self.world.now
-        claimed = ledger.claims.get(process.name)
+        journal, now = self.journal_of(receiver), self.world.now
+        claimed = journal.claims.get(process.name)
         epoch = claimed.epoch if claimed else 0
-        newest = self._started_under[ledger.shard]
+        newest = self._started_under[journal.shard]
         if not epoch or epoch < newest:
             self.world.fail(
                 f"two owners: {process.name} (epoch {epoch}) posts to {receiver}, as epoch {newest} did"
             )
-        self._started_under[ledger.shard] = max(newest, epoch)
+        self._started_under[journal.shard] = max(newest, epoch)
         ends_at = self._beats[process.name] + self._ttl_s - LEASE_MARGIN_S
         if now >= ends_at:
             self.world.fail(f"{process.name} posts to {receiver} {now - ends_at:.3f} s after its lease")
 
     def _check_strict(self, receiver: str, numbers: Sequence[int]) -> None:
         """Checks each number before that is not in the same POST: a 2xx has come back, or it is settled."""
-        state, sequence = self.ledger(receiver).states.get(receiver) or State(receiver=receiver), numbers[-1]
+        state = self.journal_of(receiver).states.get(receiver) or State(receiver=receiver)
+        sequence = numbers[-1]
         unrecorded = range(state.frontier.sequence + 1, sequence)
         for before in (*(each.sequence for each in state.open if each.sequence < sequence), *unrecorded):
             position = self.numbers.named.get((receiver, before))
@@ -280,16 +281,16 @@ class Checkers:
             self.configurations.stored(message, self.world.now)
 
     def _journal(self, shard: int, message: Stored) -> None:
-        ledger = self.ledgers[shard]
+        journal = self.journals[shard]
         flush = decode_flush(message.data, str(message.sequence))
         self.world.say("journal %d.%d %s", shard, message.sequence, flush)
-        self._check_live(ledger, flush.node, flush.epoch)
-        floor, unknown = ledger.floor, ledger.unknown
-        ledger.add(message.sequence, flush)
-        self._check_unknown(ledger, unknown)
+        self._check_live(journal, flush.node, flush.epoch)
+        floor, unknown = journal.floor, journal.unknown
+        journal.add(message.sequence, flush)
+        self._check_unknown(journal, unknown)
         for position in range(floor + 1, flush.floor + 1):
-            self._check_released(ledger, position, "the floor passes")
-        self.fanout.routed(shard, ledger.routed, flush.parked_tenants)
+            self._check_released(journal, position, "the floor passes")
+        self.fanout.routed(shard, journal.routed, flush.parked_tenants)
         for fact in flush.facts:
             self.transforms.record(fact)
             match fact:
@@ -299,7 +300,7 @@ class Checkers:
                 case f.TurnedAway(events=turned_away):
                     self.letters.given_up(fact)
                     for position in range(floor + 1, turned_away[-1].position + 1):
-                        self._check_released(ledger, position, "unknown receivers are turned away above")
+                        self._check_released(journal, position, "unknown receivers are turned away above")
                 case f.DeadLettered() | f.EventRefused():
                     self.letters.given_up(fact)
                 case f.AlertRaised() | f.AlertRecovered() | f.AlertsPublished():
@@ -309,8 +310,8 @@ class Checkers:
                 case f.Resumed() | f.Retargeted() | f.Removed() | f.Forgot():
                     self._let_go(fact.receiver)
                 case f.Unparked(receiver=receiver):
-                    for position in ledger.unsettled(receiver):
-                        self._check_released(ledger, position, "the floor has passed")
+                    for position in journal.unsettled(receiver):
+                        self._check_released(journal, position, "the floor has passed")
                 case f.RateSet(receiver=receiver, limit=limit, bucket=bucket):
                     at = self._true_time(flush.node, shard, bucket.at) if bucket else self.world.now
                     self.rates.setdefault(receiver, Rates()).limits.append((at, limit))
@@ -329,7 +330,7 @@ class Checkers:
     def _begin_again(self, node: str, shard: int) -> None:
         """Others may have owned it in between, and had their successes."""
         for (who, receiver), attempts in self._concurrency.items():
-            if who == node and self.ledger(receiver).shard == shard:
+            if who == node and self.journal_of(receiver).shard == shard:
                 attempts.let_go(self.world.now)
 
     def _let_go(self, receiver: str) -> None:
@@ -342,12 +343,12 @@ class Checkers:
         owned = self.nodes[node].owned.get(shard) if node in self.nodes else None
         return at - owned.host.clock.now() + self.world.now if owned else self.world.now
 
-    def _check_live(self, ledger: ShardLedger, node: str, epoch: int) -> None:
+    def _check_live(self, journal: FoldedJournal, node: str, epoch: int) -> None:
         """Checks at the next flush of an owner, which confirms the one before: memory and journal agree."""
-        shard = self.nodes[node].owned.get(ledger.shard) if node in self.nodes else None
-        if shard is None or shard.ended.is_set() or shard.claim.epoch != epoch or not ledger.flushes:
+        shard = self.nodes[node].owned.get(journal.shard) if node in self.nodes else None
+        if shard is None or shard.ended.is_set() or shard.claim.epoch != epoch or not journal.flushes:
             return
-        position, flush = ledger.flushes[-1]
+        position, flush = journal.flushes[-1]
         if flush.epoch != epoch or shard.journal.position != position:
             return
         for fact in flush.facts:
@@ -355,10 +356,10 @@ class Checkers:
                 known: Actor | UnknownReceiversRecord | None = shard.host.actors.get(fact.receiver)
                 actor = shard.host.residents.unknown if fact.receiver == UNKNOWN_RECEIVERS else known
                 if actor is not None and actor.loaded:
-                    self._check_actor(actor, ledger)
+                    self._check_actor(actor, journal)
 
-    def _check_actor(self, actor: Actor | UnknownReceiversRecord, ledger: ShardLedger) -> None:
-        state = ledger.states[actor.receiver]
+    def _check_actor(self, actor: Actor | UnknownReceiversRecord, journal: FoldedJournal) -> None:
+        state = journal.states[actor.receiver]
         found = actor.live.confirmed
         if found != state:
             self.world.fail(f"{actor.receiver}: in memory is {found}, by the journal it is {state}")
@@ -366,40 +367,40 @@ class Checkers:
     def acked(self, node: str, shard: int, epoch: int, position: int) -> None:
         """The server has got an ack for all up to there, by the consumer of a claim."""
         if self._is_owner(node, shard, epoch):
-            ledger = self.ledgers[shard]
-            for each in ledger.newly_acked(position):
-                self._check_released(ledger, each, "acked is")
+            journal = self.journals[shard]
+            for each in journal.newly_acked(position):
+                self._check_released(journal, each, "acked is")
 
     def acked_events(self, node: str, shard: int, epoch: int, position: int) -> None:
         """Checks an ack of events: the journal must hold that they are routed."""
-        ledger = self.ledgers[shard]
-        if self._is_owner(node, shard, epoch) and position > ledger.routed:
+        journal = self.journals[shard]
+        if self._is_owner(node, shard, epoch) and position > journal.routed:
             self.world.fail(
-                f"{node} acks events of partition {shard} up to {position}, routed are {ledger.routed}"
+                f"{node} acks events of partition {shard} up to {position}, routed are {journal.routed}"
             )
 
     def _is_owner(self, node: str, shard: int, epoch: int) -> bool:
         """One that comes back from the dead acks by what was true in its time."""
-        ledger = self.ledgers[shard]
-        claimed = ledger.claims.get(node)
+        journal = self.journals[shard]
+        claimed = journal.claims.get(node)
         if claimed is None:
             self.world.fail(f"{node} acks something of shard {shard}, which it never owned")
-        return claimed is not None and claimed.epoch == ledger.epoch == epoch
+        return claimed is not None and claimed.epoch == journal.epoch == epoch
 
-    def _check_unknown(self, ledger: ShardLedger, before: State) -> None:
+    def _check_unknown(self, journal: FoldedJournal, before: State) -> None:
         """Checks that undecided events have an outcome or an actor, where the record goes on."""
-        after = ledger.unknown
+        after = journal.unknown
         if before.parked:
-            end = after.frontier.position if after.parked else max(after.frontier.position, ledger.floor)
+            end = after.frontier.position if after.parked else max(after.frontier.position, journal.floor)
             for position in range(before.frontier.position + 1, end + 1):
-                self._check_released(ledger, position, "the record of unknown receivers passes")
+                self._check_released(journal, position, "the record of unknown receivers passes")
 
-    def _check_released(self, ledger: ShardLedger, position: int, what: str) -> None:
+    def _check_released(self, journal: FoldedJournal, position: int, what: str) -> None:
         found = self.deliveries.events.get(position)
-        if found is None or self.ledger(found[0]) is not ledger or position in self.deliveries.deleted:
+        if found is None or self.journal_of(found[0]) is not journal or position in self.deliveries.deleted:
             return  # What is deleted is never handed out again; an open event of it is in the state.
-        if not ledger.is_released(position):
-            state = ledger.states.get(found[0])
+        if not journal.is_released(position):
+            state = journal.states.get(found[0])
             self.world.fail(f"{what} the event of {found[0]} at {position}, which nothing releases: {state}")
 
     # ---- snapshots
@@ -407,32 +408,32 @@ class Checkers:
     def _actors(self, message: Stored) -> None:
         """A batch ends with the checkpoint that is true with it."""
         _, _, shard, receiver = message.subject.split(".", 3)
-        ledger = self.ledgers[int(shard)]
+        journal = self.journals[int(shard)]
         if receiver == "_checkpoint":
             self.world.say("checkpoint of %s %s", shard, message.data)
             checkpoint = _checkpoint.decode(message.data)
-            self.checkpoints.stored(ledger.shard, checkpoint)
-            self._check_checkpoint(ledger, checkpoint)
+            self.checkpoints.stored(journal.shard, checkpoint)
+            self._check_checkpoint(journal, checkpoint)
         elif receiver.startswith("_parked."):
             self.world.say("%s of %s: %s", receiver, shard, message.data)
-            self.parked.stored(ledger.shard, receiver, message.data)
+            self.parked.stored(journal.shard, receiver, message.data)
         elif receiver not in ("_owner", "_proof", "_refused"):
             self.world.say("snapshot of %s %s", receiver, message.data)
-            key = ledger.shard, receiver
+            key = journal.shard, receiver
             snapshot, before = _snapshot.decode(message.data), self._snapshots.get(key)
             if before is not None and snapshot.as_of < before.as_of:
                 self.world.fail(f"{receiver}: its snapshot goes back from {before.as_of} to {snapshot.as_of}")
             self._snapshots[key] = snapshot
-            truth = ledger.state_at(receiver, snapshot.as_of)
+            truth = journal.state_at(receiver, snapshot.as_of)
             if snapshot.state != truth:
                 self.world.fail(
                     f"{receiver}: the snapshot at {snapshot.as_of} says {snapshot.state}, the journal {truth}"
                 )
 
-    def _check_checkpoint(self, ledger: ShardLedger, checkpoint: Checkpoint) -> None:
+    def _check_checkpoint(self, journal: FoldedJournal, checkpoint: Checkpoint) -> None:
         """Snapshots and tail give the whole fold; what is parked is named; nothing needed is let go."""
-        at, named = checkpoint.journal_position, self.parked.named(ledger.shard, checkpoint)
-        flush = ledger.by_position.get(at)
+        at, named = checkpoint.journal_position, self.parked.named(journal.shard, checkpoint)
+        flush = journal.by_position.get(at)
         if flush is not None and checkpoint.floor > flush.floor:
             self.world.fail(f"the checkpoint at {at} has the floor {checkpoint.floor}, not {flush.floor}")
         if flush is not None and checkpoint.routed != flush.routed:
@@ -440,27 +441,27 @@ class Checkers:
         if flush is not None and checkpoint.parked_tenants != flush.parked_tenants:
             said, says = flush.parked_tenants, checkpoint.parked_tenants
             self.world.fail(f"the checkpoint at {at} has parked tenants {says}, not {said}")
-        for receiver in ledger.past:
-            changed = ledger.last_change(receiver, at)
-            snapshot = self._snapshots.get((ledger.shard, receiver))
+        for receiver in journal.past:
+            changed = journal.last_change(receiver, at)
+            snapshot = self._snapshots.get((journal.shard, receiver))
             if changed > (snapshot.as_of if snapshot else 0):
                 self.world.fail(f"{receiver} changed at {changed}: no snapshot says so at checkpoint {at}")
-            state = ledger.state_at(receiver, at)
+            state = journal.state_at(receiver, at)
             # A part may be younger than the checkpoint: the tail names those that are not in it any more.
-            named_or_told = receiver in named or ledger.last_change(receiver, _EVER) > at
+            named_or_told = receiver in named or journal.last_change(receiver, _EVER) > at
             if (state.parked or state.burials or state.unpublished_alerts) and not named_or_told:
                 self.world.fail(f"{receiver} has to come back, and the checkpoint at {at} does not name it")
             needed = self.deliveries_kept.needed(state)
             if receiver == UNKNOWN_RECEIVERS and state.parked:
-                needed = min(filter(None, (needed, *self._undecided(ledger, state))), default=None)
+                needed = min(filter(None, (needed, *self._undecided(journal, state))), default=None)
             if needed is not None and needed < checkpoint.needed:
                 self.world.fail(f"{receiver} needs {needed}, the checkpoint says {checkpoint.needed}")
 
-    def _undecided(self, ledger: ShardLedger, record: State) -> Iterator[int]:
+    def _undecided(self, journal: FoldedJournal, record: State) -> Iterator[int]:
         """The positions at which the shard has events of unknown receivers, beyond what was decided."""
         for position, (receiver, _) in self.deliveries.events.items():
             there = position > record.frontier.position and position not in self.deliveries.deleted
-            if there and self.ledger(receiver) is ledger and receiver not in ledger.states:
+            if there and self.journal_of(receiver) is journal and receiver not in journal.states:
                 yield position
 
     # ---- the end
@@ -471,18 +472,18 @@ class Checkers:
             positions = self.deliveries.between(receiver, 0, _EVER)
             if not positions:
                 continue
-            ledger = self.ledger(receiver)
-            state = ledger.states.get(receiver)
-            left = ledger.left(receiver, positions)
-            if ledger.unknown.unfinished:
-                return f"names that nobody knows have events to be decided or buried: {ledger.unknown}"
+            journal = self.journal_of(receiver)
+            state = journal.states.get(receiver)
+            left = journal.left(receiver, positions)
+            if journal.unknown.unfinished:
+                return f"names that nobody knows have events to be decided or buried: {journal.unknown}"
             if not left:
                 continue
             if state is None:
                 return f"{receiver}: nothing is recorded yet, {len(positions)} events wait"
             if state.open or state.burials or state.parked:
                 return f"{receiver}: something is open, to be buried or parked: {state}"
-            if not ledger.is_settled(receiver, left[-1], state):
+            if not journal.is_settled(receiver, left[-1], state):
                 return f"{receiver}: the event at {left[-1]} waits behind {state.frontier.position}"
         return self.fanout.unsettled() or self.strays.unsettled() or self.alerts.unsettled()
 

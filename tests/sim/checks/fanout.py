@@ -1,7 +1,8 @@
 """Checks of events for all subscribers: who gets a copy, in which order, and when an event is routed.
 
 A copy *counts* if its source is above that of every copy of its receiver that was stored before; actors drop
-the others. So the stream alone tells what a receiver is given of an event: the ledger holds actors to it.
+the others. So the stream alone tells what a receiver is given of an event: `FoldedJournal` holds actors to
+it.
 
 An event that is evicted before it is routed has a letter for each of them in place of a copy.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from actors.machine import facts as f
 from streams.installation.topology import DUPLICATE_WINDOW_S
-from tests.sim.checks.ledger import Deliveries
+from tests.sim.checks.folded_journals import Deliveries
 from tests.sim.server.streams.store import Stored
 
 

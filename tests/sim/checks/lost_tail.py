@@ -12,7 +12,7 @@ from streams.nats.jetstream import JetStream
 from streams.repair.acceptance import accept_loss
 from streams.repair.damage import find_damage
 from streams.repair.preconditions import dead_holders, takes_over_from
-from tests.sim.run import ProcessTime, Telling
+from tests.sim.run import ProcessTime, WatchedReplicas
 from tests.sim.server.streams.store import Stored
 from tests.sim.stage import Stage
 from tests.sim.world.process import Process
@@ -61,7 +61,7 @@ class AfterLostTail:
         for position in [each for each in store.messages if each > kept]:
             store.remove(position)
         store.last, store.first = kept, min(store.first, kept + 1)
-        lost_from.replicas = Telling(lost_from, self.stage.checkers)
+        lost_from.replicas = WatchedReplicas(lost_from, self.stage.checkers)
         return before
 
     def bring_back(self, stream: str, messages: list[Stored]) -> None:
@@ -70,7 +70,7 @@ class AfterLostTail:
         self.lose_tail(stream, 0)
         for message in messages:
             restored.store.add(message)
-        restored.replicas = Telling(restored, self.stage.checkers)
+        restored.replicas = WatchedReplicas(restored, self.stage.checkers)
 
     def repair(self, dies_at: int = 0, subject: str = "") -> bool:
         """Accept the loss, as an operator does. Whether it ended; the command dies at its nth message, on

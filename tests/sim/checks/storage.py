@@ -11,7 +11,7 @@ from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
 from streams.journal.parked_receivers import Part
-from tests.sim.checks.ledger import Deliveries, ShardLedger
+from tests.sim.checks.folded_journals import Deliveries, FoldedJournal
 from tests.sim.server.streams.store import Stored
 
 _checkpoint = msgspec.json.Decoder(Checkpoint)
@@ -95,11 +95,11 @@ class DeliveriesKept:
     """
 
     def __init__(
-        self, deliveries: Deliveries, ledger: Callable[[str], ShardLedger], fail: Callable[[str], None]
+        self, deliveries: Deliveries, journal_of: Callable[[str], FoldedJournal], fail: Callable[[str], None]
     ) -> None:
         self.purges = self.purges_by_subject = 0
         self._deliveries = deliveries
-        self._ledger = ledger
+        self._journal_of = journal_of
         self._fail = fail
         self._first = 1
 
@@ -110,7 +110,7 @@ class DeliveriesKept:
             after = max(state.frontier.position, self._first - 1)
             waiting = self._deliveries.between(state.receiver, after, 1 << 60)
             # The journal may be ahead of this state, and its window without the ids that were in it then.
-            is_passed = self._ledger(state.receiver).numbering(state.receiver).is_passed
+            is_passed = self._journal_of(state.receiver).numbering(state.receiver).is_passed
             needed += list(dropwhile(is_passed, waiting))[:1]
         return min(needed, default=None)
 
@@ -129,10 +129,10 @@ class DeliveriesKept:
         self._check_settled(self._deliveries.events[position][0], [position])
 
     def _check_settled(self, receiver: str, gone: list[int]) -> None:
-        ledger = self._ledger(receiver)
-        state = ledger.states.get(receiver) or State(receiver=receiver)
-        unknown = ledger.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
+        journal_of = self._journal_of(receiver)
+        state = journal_of.states.get(receiver) or State(receiver=receiver)
+        unknown = journal_of.states.get(UNKNOWN_RECEIVERS) or State(receiver=UNKNOWN_RECEIVERS)
         owed = {each.position for each in (*state.burials, *unknown.burials)}
         for position in gone:
-            if position in owed or not ledger.is_settled(receiver, position, state):
+            if position in owed or not journal_of.is_settled(receiver, position, state):
                 self._fail(f"{receiver}: the event at {position} is purged and not settled: {state}")

@@ -205,7 +205,7 @@ class ResendingCheckers(Checkers):
         if not copies and not erased and not may_lack:
             self.world.fail(f"{what} has not sent {event} as {mark}")
         for each in copies:
-            if not erased and not self.ledger(receiver).is_released(each):
+            if not erased and not self.journal_of(receiver).is_released(each):
                 self.world.fail(f"{what} has sent {event} as {mark}, and nothing of it is recorded")
         return len(copies)
 

@@ -258,6 +258,6 @@ def _blocked(stage: Stage) -> Process:
 
 
 def _expect_recorded(stage: Stage, routed: int, parked: dict[str, int]) -> None:
-    ledger = stage.checkers.ledgers[0]
-    found = ledger.routed, dict(ledger.flushes[-1][1].parked_tenants)
+    journal = stage.checkers.journals[0]
+    found = journal.routed, dict(journal.flushes[-1][1].parked_tenants)
     stage.expect(found == (routed, parked), f"{found} is recorded, not {(routed, parked)}")

@@ -67,7 +67,7 @@ def last_event_is_routed_and_nothing_else_happens() -> None:
         stage.wait(2.0)
         stage.announce("one")
         stage.wait(3.0)
-        routed = stage.checkers.ledgers[0].routed
+        routed = stage.checkers.journals[0].routed
         stage.expect(routed == 1, f"the journal says that {routed} is routed")
         stage.settle()
 

@@ -11,7 +11,7 @@ BOTH = Plan(receivers=(R, UNKNOWN))
 
 
 def _turned_away(stage: Stage) -> bool:
-    return bool(stage.checkers.ledger(UNKNOWN).numbering(UNKNOWN).refused)
+    return bool(stage.checkers.journal_of(UNKNOWN).numbering(UNKNOWN).refused)
 
 
 def refusal_is_lost() -> None:
@@ -133,7 +133,7 @@ def _silence(stage: Stage) -> None:
 
 
 def _floor(stage: Stage) -> int:
-    return stage.checkers.ledger(UNKNOWN).floor
+    return stage.checkers.journal_of(UNKNOWN).floor
 
 
 def an_event_is_undecided() -> None:

@@ -91,7 +91,7 @@ class FakeServer:
     def send(
         self, to: str, data: bytes = b"", headers: Headers | None = None, subject: str = "", reply: str = ""
     ) -> None:
-        """Deliver to who listens on `to`; the message carries `subject` where that is given."""
+        """Deliver to the clients that listen on `to`; the message carries `subject` where that is given."""
         self._route(to, Message(subject or to, data, reply, headers))
 
     def listens(self, subject: str) -> bool:

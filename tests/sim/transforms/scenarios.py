@@ -32,7 +32,7 @@ def _fail_once(stage: Stage, transform: dict[str, Any] | None, **members: Any) -
 
 
 def _failures(stage: Stage) -> int:
-    state = stage.checkers.ledger(R).states.get(R)
+    state = stage.checkers.journal_of(R).states.get(R)
     return 0 if state is None else state.counters.failed_attempts
 
 

@@ -16,8 +16,8 @@ from tests.sim.world.faults import Faults
 from tests.sim.world.world import World
 
 
-class Surroundings(Protocol):
-    """The surroundings of a connection: a `tests.sim.world.network.Network`."""
+class ConnectionWorld(Protocol):
+    """The world of a connection: a `tests.sim.world.network.Network`."""
 
     world: World
     server: FakeServer
@@ -31,7 +31,7 @@ class Surroundings(Protocol):
 class Pipe:
     """One direction."""
 
-    def __init__(self, around: Surroundings, arrives: Callable[[Any], None]) -> None:
+    def __init__(self, around: ConnectionWorld, arrives: Callable[[Any], None]) -> None:
         self._around = around
         self._arrives = arrives
         self._under_way: deque[tuple[float, Any]] = deque()
@@ -72,7 +72,7 @@ class Connection:
 
     def __init__(
         self,
-        around: Surroundings,
+        around: ConnectionWorld,
         name: str,
         receives: Callable[[int, Message], None],
         ends: Callable[["Connection"], None],

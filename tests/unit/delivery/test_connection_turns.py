@@ -109,7 +109,7 @@ QueueAndLists.TestCase.settings = settings(max_examples=40, stateful_step_count=
 TestQueueAndLists = QueueAndLists.TestCase
 
 
-class Till:
+class HeldConnections:
     """Connections that are held for so long each, on a clock of its own, and a queue for them."""
 
     def __init__(self) -> None:
@@ -140,15 +140,15 @@ class Till:
 
 
 def test_wide_receivers_of_one_tenant_delay_others_by_one_answer_at_most() -> None:
-    till = Till()
+    held = HeldConnections()
     for number in range(16 * 256):
-        till.ask(f"greedy.r{number % 16}")
+        held.ask(f"greedy.r{number % 16}")
     for number in range(400):
-        till.run(0.5 + number / 32)
-        till.ask(f"victim{number % 4}.r")
-    till.run(100.0)
-    assert max(till.waited[f"victim{number}.r"] for number in range(4)) <= SERVICE_S
-    assert max(till.waited.values()) > 16 * 256 / CONNECTIONS * SERVICE_S / 2
+        held.run(0.5 + number / 32)
+        held.ask(f"victim{number % 4}.r")
+    held.run(100.0)
+    assert max(held.waited[f"victim{number}.r"] for number in range(4)) <= SERVICE_S
+    assert max(held.waited.values()) > 16 * 256 / CONNECTIONS * SERVICE_S / 2
 
 
 class Held(RuleBasedStateMachine):

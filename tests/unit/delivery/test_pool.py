@@ -163,8 +163,8 @@ ACTS = st.one_of(
 )
 
 
-class Walk:
-    """Does as it is told, and holds after each act what shall hold always."""
+class RandomActs:
+    """Acts on a pool, and checks after each act what always has to hold."""
 
     def __init__(self) -> None:
         self.world = World(ConnectionLimits(connections_max=4, per_host_max=3))
@@ -223,10 +223,10 @@ class Walk:
 @settings(max_examples=100, deadline=None)
 @given(acts=st.lists(ACTS, max_size=60))
 def test_bounds_hold_and_no_attempt_waits_without_need(acts: list[tuple[str, Any]]) -> None:
-    async def walk() -> None:
-        walk = Walk()
+    async def run() -> None:
+        random_acts = RandomActs()
         for act in acts:
-            await walk.act(*act)
-        await walk.end()
+            await random_acts.act(*act)
+        await random_acts.end()
 
-    asyncio.run(walk())
+    asyncio.run(run())

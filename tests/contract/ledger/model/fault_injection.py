@@ -14,7 +14,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from tests.contract.ledger.model.history_generator import RECEIVERS, HistoryGenerator, WrittenFlush
 from tests.support.installation import shard
-from tests.support.ledgers import Dies, InFile, Kept, snapshot
+from tests.support.ledgers import InFile, Kept, Killed, snapshot
 
 KEEP_S = 20 * 60.0
 DIES_WITHIN = 120
@@ -111,8 +111,8 @@ class FaultInjector:
                 await process.start()
                 self._processes[which] = process
             await process.turn(renew=self._chance.random() < 0.3)
-        except (Dies, LedgerAway) as error:
-            self.deaths += isinstance(error, Dies)
+        except (Killed, LedgerAway) as error:
+            self.deaths += isinstance(error, Killed)
             await self.end(which)
             if self._chance.random() < 0.7:
                 await self._ledger.lapse()
@@ -122,7 +122,7 @@ class FaultInjector:
         if process is not None:
             try:
                 await process.stop()
-            except Dies:
+            except Killed:
                 return
 
     async def checkpoint(self, of: int) -> None:

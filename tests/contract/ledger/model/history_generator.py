@@ -14,7 +14,7 @@ from actors.machine.numbering import Numbered
 from actors.machine.state import OpenEvent, State
 from angarium.ledger.batch import milliseconds
 from tests.support.installation import shard
-from tests.support.ledgers import Pen
+from tests.support.ledgers import JournalWriter
 
 RECEIVERS = [f"acme.r{number}" for number in range(6)]
 FLUSH_EVERY_S = 60.0
@@ -33,11 +33,11 @@ class WrittenFlush(Struct, frozen=True):
 class HistoryGenerator:
     """The journal, and each receiver's state after each of its facts, with the time of that."""
 
-    def __init__(self, chance: Random, pen: Pen) -> None:
+    def __init__(self, chance: Random, journal: JournalWriter) -> None:
         self.flushes: list[WrittenFlush] = []
         self.erased: set[str] = set()
         self._chance = chance
-        self._pen = pen
+        self._pen = journal
         self._states = {each: State(receiver=each) for each in RECEIVERS}
         self._times: dict[str, list[int]] = {each: [] for each in RECEIVERS}
         self._after: dict[str, list[State]] = {each: [] for each in RECEIVERS}

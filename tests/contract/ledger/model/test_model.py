@@ -22,7 +22,7 @@ from tests.contract.ledger.model.history_generator import FLUSH_EVERY_S, RECEIVE
 from tests.sim.server.timing import LoopTiming
 from tests.support import ledgers
 from tests.support.installation import shard
-from tests.support.ledgers import Kept, Pen, catch_up
+from tests.support.ledgers import JournalWriter, Kept, catch_up
 
 STEPS = 150
 ASKED_TIMES = 15
@@ -30,13 +30,13 @@ SQLITE, POSTGRES = ("memory", "sqlite"), ("memory", "postgresql")
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch, pen: Pen) -> None:
+def _small(monkeypatch: pytest.MonkeyPatch, journal: JournalWriter) -> None:
     """Small blocks, reads and base states; and a server with the clock of the history.
 
     Writers keep their connections when they lose their shares, so that the fence alone refuses them.
     """
     monkeypatch.setattr(leases, "ENDED_CONNECTIONS", "SELECT ?::text")
-    monkeypatch.setattr(LoopTiming, "wall_ns", lambda self: round(pen.at * 1e9))
+    monkeypatch.setattr(LoopTiming, "wall_ns", lambda self: round(journal.at * 1e9))
     monkeypatch.setattr(schema, "BLOCK_FACTS", 6)
     monkeypatch.setattr(fold, "BASE_EVERY_FACTS", 7)
     monkeypatch.setattr(fold, "BASE_EVERY_MS", 1 << 60)
@@ -61,11 +61,11 @@ SEEDS: list[tuple[tuple[str, str], int, Any]] = [
     [pytest.param(world, seed, id=f"{world[1]}-{seed}", marks=marks) for world, seed, marks in SEEDS],
 )
 async def test_the_ledger_of_a_random_journal_is_its_plain_fold(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, world: tuple[str, str], seed: int
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, world: tuple[str, str], seed: int
 ) -> None:
     chance = Random(seed)
     async with ledger.store():
-        history = HistoryGenerator(chance, pen)
+        history = HistoryGenerator(chance, journal)
     faults = FaultInjector(chance, js, names, ledger, history, writers=2 if world == POSTGRES else 1)
     for _ in range(STEPS):
         await faults.step()

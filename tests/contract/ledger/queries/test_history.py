@@ -19,23 +19,33 @@ from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from tests.contract.ledger.queries.ask import ask
-from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
+from tests.support.ledgers import (
+    NOW,
+    RECEIVER,
+    JournalWriter,
+    Kept,
+    catch_up,
+    delivered,
+    failed,
+    numbered,
+    opens,
+)
 
 CONFIGURATION = b'{"url": "https://example.com/", "rate": {"limit": 5, "burst": 2}}'
 
 
 async def test_the_history_says_which_transform_was_in_force(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
     transform = Transform(pseudonymize=("/user/id",))
-    await pen.flush(opens(), f.TransformSet(receiver=RECEIVER, revision=7, transform=transform, key="k"))
-    await pen.flush(f.TransformSet(receiver=RECEIVER, revision=9, transform=transform, key="other"))
+    await journal.flush(opens(), f.TransformSet(receiver=RECEIVER, revision=7, transform=transform, key="k"))
+    await journal.flush(f.TransformSet(receiver=RECEIVER, revision=9, transform=transform, key="other"))
     again = delivered(1, NOW + 10, attempt=2)
     events = tuple(replace(each, transform=9, transform_gone=7) for each in again.events)
-    await pen.flush(replace(again, events=events))
-    await pen.flush(f.TransformSet(receiver=RECEIVER, revision=10))
+    await journal.flush(replace(again, events=events))
+    await journal.flush(f.TransformSet(receiver=RECEIVER, revision=10))
     raw = delivered(2, NOW + 20, attempt=2)
-    await pen.flush(replace(raw, events=tuple(replace(each, transform_gone=9) for each in raw.events)))
+    await journal.flush(replace(raw, events=tuple(replace(each, transform_gone=9) for each in raw.events)))
     await catch_up(js, names, ledger)
     told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
     assert [each.what for each in told.entries if each.kind == "transform_set"] == [
@@ -50,24 +60,26 @@ async def test_the_history_says_which_transform_was_in_force(
 
 
 async def test_the_history_is_shown_in_words(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
     receivers = StoredConfigurations(js, names, by="token k3f6\x1b")
     await receivers.put(RECEIVER, CONFIGURATION)
     await receivers.put(RECEIVER, b'{"url": "https://example.com/2", "order": "relaxed"}')
     target = f.Retargeted(receiver=RECEIVER, target="url")
-    await pen.flush(opens(), target, f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
-    await pen.flush(failed(1, NOW + 10))
-    await pen.flush(delivered(1, NOW + 400, attempt=2), f.Paused(receiver=RECEIVER, at=NOW + 500))
+    await journal.flush(opens(), target, f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
+    await journal.flush(failed(1, NOW + 10))
+    await journal.flush(delivered(1, NOW + 400, attempt=2), f.Paused(receiver=RECEIVER, at=NOW + 500))
     # A resume has two facts: of the request, and of the configuration that it changes.
-    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 600), f.Resumed(receiver=RECEIVER, at=NOW + 600))
-    await pen.flush(failed(2, NOW + 700, status=410, gone=True))
-    await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 650, reason="failing"))
-    await pen.flush(f.Resumed(receiver=RECEIVER, at=NOW + 660, by="ada@desk"))
-    await pen.flush(f.Disabled(receiver=RECEIVER, at=NOW + 700, reason="gone"))
-    await pen.flush(f.Claimed(epoch=2, at=NOW + 800, clean=False, position=0))
+    await journal.flush(
+        f.Resumed(receiver=RECEIVER, at=NOW + 600), f.Resumed(receiver=RECEIVER, at=NOW + 600)
+    )
+    await journal.flush(failed(2, NOW + 700, status=410, gone=True))
+    await journal.flush(f.Disabled(receiver=RECEIVER, at=NOW + 650, reason="failing"))
+    await journal.flush(f.Resumed(receiver=RECEIVER, at=NOW + 660, by="ada@desk"))
+    await journal.flush(f.Disabled(receiver=RECEIVER, at=NOW + 700, reason="gone"))
+    await journal.flush(f.Claimed(epoch=2, at=NOW + 800, clean=False, position=0))
     skipped, expired = numbered(3), (numbered(4),)
-    await pen.flush(
+    await journal.flush(
         f.DeadLettered(receiver=RECEIVER, events=(skipped,), at=NOW + 900, reason="skipped", by="ada@desk"),
         f.DeadLettered(receiver=RECEIVER, events=expired, at=NOW + 901, reason="expired"),
         f.Forgot(receiver=RECEIVER, at=NOW + 950, position=9, next_sequence=7, discarded=2, by="token k3"),
@@ -104,18 +116,18 @@ async def test_the_history_is_shown_in_words(
 
 
 async def test_the_history_has_alerts_and_the_outage_that_a_resume_ended(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
     alert = partial(f.AlertRaised, receiver=RECEIVER, number=1)
     resumed = partial(f.Resumed, receiver=RECEIVER)
-    await pen.flush(opens(), failed(1, NOW + 10), failed(1, NOW + 20, attempt=2))
-    await pen.flush(alert(alert="failing", at=NOW + 70, why="no success since then"))
-    await pen.flush(resumed(at=NOW + 610, by="ada@desk"), failed(1, NOW + 620, attempt=3))
+    await journal.flush(opens(), failed(1, NOW + 10), failed(1, NOW + 20, attempt=2))
+    await journal.flush(alert(alert="failing", at=NOW + 70, why="no success since then"))
+    await journal.flush(resumed(at=NOW + 610, by="ada@desk"), failed(1, NOW + 620, attempt=3))
     ended = f.AlertRecovered(
         receiver=RECEIVER, number=2, alert="failing", at=NOW + 625, raised_at=NOW + 70, why="it was resumed"
     )
-    pen.at = NOW + 630
-    await pen.flush(ended, f.Retargeted(receiver=RECEIVER, target="url"))
+    journal.at = NOW + 630
+    await journal.flush(ended, f.Retargeted(receiver=RECEIVER, target="url"))
     await catch_up(js, names, ledger)
     told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
     assert [each.what for each in told.entries][1:] == [
@@ -129,9 +141,9 @@ async def test_the_history_has_alerts_and_the_outage_that_a_resume_ended(
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_removed_receiver_is_shown_as_removed_and_skipped_numbers_are_no_events(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, *, known: bool
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings, *, known: bool
 ) -> None:
-    await pen.flush(
+    await journal.flush(
         opens(),
         f.Paused(receiver=RECEIVER, at=NOW + 1),
         f.Removed(receiver=RECEIVER, at=NOW + 2, position=9, next_sequence=14, left_out=13),
@@ -162,13 +174,13 @@ def timeout(seconds: int, **members: Any) -> bytes:
 
 
 async def test_changes_between_two_reads_keep_their_authors(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
     root, token = (
         StoredConfigurations(js, names, by="root@vm"),
         StoredConfigurations(js, names, by="token k3"),
     )
-    await pen.flush(opens())
+    await journal.flush(opens())
     await root.put(RECEIVER, timeout(5))
     await token.put(RECEIVER, timeout(6, secrets=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]))
     await catch_up(js, names, ledger)
@@ -201,9 +213,9 @@ async def test_changes_between_two_reads_keep_their_authors(
 
 
 async def test_a_ledger_that_is_started_later_names_the_authors_of_the_last_changes(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens())
+    await journal.flush(opens())
     for seconds in range(1, 4):
         await StoredConfigurations(js, names, by=f"user{seconds}@vm").put(RECEIVER, timeout(seconds))
     await catch_up(js, names, ledger)
@@ -215,9 +227,9 @@ async def test_a_ledger_that_is_started_later_names_the_authors_of_the_last_chan
 
 
 async def test_more_changes_than_are_kept_have_no_false_author(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens())
+    await journal.flush(opens())
     await StoredConfigurations(js, names, by="root@vm").put(RECEIVER, timeout(1))
     await catch_up(js, names, ledger)
     for seconds in range(2, 14):
@@ -234,9 +246,9 @@ async def test_more_changes_than_are_kept_have_no_false_author(
 
 
 async def test_puts_of_another_nats_client_have_an_unknown_author_and_take_no_other(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens())
+    await journal.flush(opens())
     token = StoredConfigurations(js, names, by="token k3")
     await js.publish(names.receiver(RECEIVER), timeout(1))
     await catch_up(js, names, ledger)
@@ -255,11 +267,11 @@ async def test_puts_of_another_nats_client_have_an_unknown_author_and_take_no_ot
 
 
 async def test_the_history_has_no_claim_from_before_the_receiver(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(f.Claimed(epoch=2, at=NOW - 100, clean=False, position=0))
-    await pen.flush(opens(), f.Paused(receiver=RECEIVER, at=NOW + 500))
-    await pen.flush(f.Claimed(epoch=3, at=NOW + 800, clean=False, position=0))
+    await journal.flush(f.Claimed(epoch=2, at=NOW - 100, clean=False, position=0))
+    await journal.flush(opens(), f.Paused(receiver=RECEIVER, at=NOW + 500))
+    await journal.flush(f.Claimed(epoch=3, at=NOW + 800, clean=False, position=0))
     await catch_up(js, names, ledger)
     told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
     assert [each.kind for each in told.entries] == ["opened", "paused", "claimed"]
@@ -268,7 +280,7 @@ async def test_the_history_has_no_claim_from_before_the_receiver(
 async def test_only_the_page_of_a_long_history_is_put_into_words(
     js: JetStream,
     names: Names,
-    pen: Pen,
+    journal: JournalWriter,
     ledger: Kept,
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
@@ -282,7 +294,7 @@ async def test_only_the_page_of_a_long_history_is_put_into_words(
 
     monkeypatch.setattr(history, "changed_members", counted)
     receivers = StoredConfigurations(js, names)
-    await pen.flush(opens())
+    await journal.flush(opens())
     for number in range(1, 9):
         await receivers.put(RECEIVER, b'{"url": "https://example.com/", "rate": "%d/second"}' % number)
         await catch_up(js, names, ledger)

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from actors.machine.state import State
 from actors.status import inspect
 from actors.times_as_text import instant_text
 from angarium.cli.ledger_queries.event import duplicate_text
-from angarium.ledger import queries, schema
+from angarium.ledger import schema
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.operations.failures import NotDone
 from angarium.operations.ledger_queries.attempts import find_attempts
@@ -39,7 +39,17 @@ from streams.journal_feed import journal_reader
 from streams.nats.jetstream import JetStream
 from tests.contract.ledger.queries.ask import ask
 from tests.support.installation import shard
-from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
+from tests.support.ledgers import (
+    NOW,
+    RECEIVER,
+    JournalWriter,
+    Kept,
+    catch_up,
+    delivered,
+    failed,
+    numbered,
+    opens,
+)
 
 MS = round(NOW * 1000)
 ROOT = Path(__file__).parents[4]
@@ -53,15 +63,20 @@ async def refused(settings: Settings, query: Any) -> NotDone:
 
 
 async def test_attempts_are_listed_by_what_came_back_and_when(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    js: JetStream,
+    names: Names,
+    journal: JournalWriter,
+    ledger: Kept,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(schema, "BLOCK_FACTS", 3)
     monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
     statuses = [200, 204, 500, 503, 404, 200, 201, 503, 200, 410]
-    await pen.flush(opens())
+    await journal.flush(opens())
     for sequence, status in enumerate(statuses, 1):
         outcome = delivered if status < 300 else failed
-        await pen.flush(outcome(sequence, NOW + sequence, status=status))
+        await journal.flush(outcome(sequence, NOW + sequence, status=status))
     await catch_up(js, names, ledger)
     assert (await ledger.rows("SELECT count(*) FROM blocks"))[0][0] > 2
 
@@ -86,12 +101,12 @@ async def test_attempts_are_listed_by_what_came_back_and_when(
 
 
 async def test_attempts_are_listed_by_the_type_of_their_event(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens())
+    await journal.flush(opens())
     for sequence, kind in enumerate(["order.created", "order.paid", "order.created", ""], 1):
         outcome = failed if sequence == 3 else delivered
-        await pen.flush(outcome(sequence, NOW + sequence, events=(numbered(sequence, type=kind),)))
+        await journal.flush(outcome(sequence, NOW + sequence, events=(numbered(sequence, type=kind),)))
     await catch_up(js, names, ledger)
 
     async def listed(**wanted: Any) -> list[tuple[int, str | None]]:
@@ -108,10 +123,10 @@ async def test_attempts_are_listed_by_the_type_of_their_event(
 
 
 async def test_the_answers_to_failed_attempts_are_kept(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
     events = (numbered(7, type="order.paid"),)
-    await pen.flush(
+    await journal.flush(
         opens(), failed(7, answer="no such order", events=events), delivered(7, NOW + 5, events=events)
     )
     await catch_up(js, names, ledger)
@@ -121,12 +136,12 @@ async def test_the_answers_to_failed_attempts_are_kept(
 
 
 async def test_an_event_is_followed_over_all_receivers(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens(), failed(7), delivered(7, NOW + 5, attempt=2))
-    await pen.flush(opens("acme.other"), receiver="acme.other")
+    await journal.flush(opens(), failed(7), delivered(7, NOW + 5, attempt=2))
+    await journal.flush(opens("acme.other"), receiver="acme.other")
     dead = f.DeadLettered(receiver="acme.other", events=(numbered(7),), at=NOW + 3, reason="expired")
-    await pen.flush(dead, receiver="acme.other")
+    await journal.flush(dead, receiver="acme.other")
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda ledger: journey(ledger, "e7"))
     told = [
@@ -140,18 +155,18 @@ async def test_an_event_is_followed_over_all_receivers(
 
 
 async def test_a_message_with_a_known_id_is_listed_as_dropped(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens(), delivered(7, NOW))
-    await pen.flush(
+    await journal.flush(opens(), delivered(7, NOW))
+    await journal.flush(
         f.EventDropped(receiver=RECEIVER, position=109, id="e7"),
         f.EventDropped(receiver=RECEIVER, position=110, id="e6"),
         f.EventDropped(receiver=RECEIVER, position=111, id="e7", reason=f.ERASED),
     )
-    dropped_at = pen.at
+    dropped_at = journal.at
     # Beyond the dedup window the same id is another event.
-    await pen.flush(delivered(300, NOW + 60, events=(replace(numbered(300), id="e7"),)))
-    await pen.flush(f.EventDropped(receiver=RECEIVER, position=401, id="e7"))
+    await journal.flush(delivered(300, NOW + 60, events=(replace(numbered(300), id="e7"),)))
+    await journal.flush(f.EventDropped(receiver=RECEIVER, position=401, id="e7"))
     await catch_up(js, names, ledger)
     first, second = (await ask(settings, lambda ledger: journey(ledger, "e7"))).deliveries
     assert first["repeats"] == [{"at": instant_text(dropped_at), "position": 109}]
@@ -163,12 +178,18 @@ async def test_a_message_with_a_known_id_is_listed_as_dropped(
 
 @pytest.mark.parametrize(("more", "verdict"), [(0, "kept"), (5, "exceeded")])
 async def test_the_audit_holds_attempts_against_the_limit_in_force(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, more: int, verdict: str
+    js: JetStream,
+    names: Names,
+    journal: JournalWriter,
+    ledger: Kept,
+    settings: Settings,
+    more: int,
+    verdict: str,
 ) -> None:
-    await pen.flush(opens())
-    await pen.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
+    await journal.flush(opens())
+    await journal.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
     at = [NOW + 10 + each / 5 for each in range(50)] + [NOW + 15] * more
-    await pen.flush(*(delivered(sequence, each) for sequence, each in enumerate(at, 1)))
+    await journal.flush(*(delivered(sequence, each) for sequence, each in enumerate(at, 1)))
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda ledger: audit(ledger, RECEIVER, 0, MS + 100_000))
     assert (found.verdict, found.attempts) == (verdict, len(at))
@@ -178,11 +199,11 @@ async def test_the_audit_holds_attempts_against_the_limit_in_force(
 
 
 async def test_the_worst_are_found(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens(), failed(1, NOW + 1))
-    await pen.flush(delivered(1, NOW + 9, receiver="acme.late"), receiver="acme.late")
-    await pen.flush(delivered(1, NOW + 2, receiver="acme.soon"), receiver="acme.soon")
+    await journal.flush(opens(), failed(1, NOW + 1))
+    await journal.flush(delivered(1, NOW + 9, receiver="acme.late"), receiver="acme.late")
+    await journal.flush(delivered(1, NOW + 2, receiver="acme.soon"), receiver="acme.soon")
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda ledger: find_worst(ledger, 1e9, 10))
     assert [(each["receiver"], each["failures"]) for each in found.failing] == [(RECEIVER, 1)]
@@ -193,14 +214,14 @@ async def test_the_worst_are_found(
 
 
 async def test_attempts_are_counted_by_minute(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens(), failed(1, NOW + 1), delivered(1, NOW + 10, attempt=2))
-    await pen.flush(delivered(2, NOW + 130, latency_ms=30.0), delivered(3, NOW + 131, latency_ms=10.0))
+    await journal.flush(opens(), failed(1, NOW + 1), delivered(1, NOW + 10, attempt=2))
+    await journal.flush(delivered(2, NOW + 130, latency_ms=30.0), delivered(3, NOW + 131, latency_ms=10.0))
     dead = f.DeadLettered(receiver=RECEIVER, events=(numbered(4),), at=NOW + 200, reason="expired")
-    await pen.flush(dead)
+    await journal.flush(dead)
     for at, ping in ((NOW + 132, delivered), (NOW + 133, failed), (NOW + 300, delivered)):
-        await pen.flush(ping(0, at, events=(), kind="ping", latency_ms=900.0))  # Pings do not count.
+        await journal.flush(ping(0, at, events=(), kind="ping", latency_ms=900.0))  # Pings do not count.
     await catch_up(js, names, ledger)
     found = (await ask(settings, lambda ledger: find_minutes(ledger, RECEIVER, MS, MS + 360_000))).minutes
     assert [(each.at[11:16], each.attempts, each.delivered, each.failed, each.dead) for each in found] == [
@@ -215,22 +236,22 @@ async def test_attempts_are_counted_by_minute(
 
 
 async def test_a_batch_is_an_attempt_of_each_of_its_events_and_one_post(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
     batch = (numbered(1), numbered(2), numbered(3))
-    await pen.flush(opens(), failed(1, NOW + 1, events=batch))
-    await pen.flush(delivered(1, NOW + 2, attempt=2, events=batch[:2]), delivered(4, NOW + 3))
+    await journal.flush(opens(), failed(1, NOW + 1, events=batch))
+    await journal.flush(delivered(1, NOW + 2, attempt=2, events=batch[:2]), delivered(4, NOW + 3))
     await catch_up(js, names, ledger)
     (minute,) = (await ask(settings, lambda ledger: find_minutes(ledger, RECEIVER, 0, 2 * MS))).minutes
     assert (minute.attempts, minute.delivered, minute.failed, minute.posts) == (6, 3, 3, 3)
 
 
 async def test_lateness_counts_from_the_publication_of_an_event(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
     """The first event waited 7 s for its fan-out and was delivered 0.5 s after its copy was stored."""
     waited, direct = numbered(1, published_at=NOW - 7), numbered(2)
-    await pen.flush(
+    await journal.flush(
         opens(), delivered(1, NOW + 0.5, events=(waited,)), delivered(2, NOW + 1, events=(direct,))
     )
     await catch_up(js, names, ledger)
@@ -245,9 +266,9 @@ async def test_lateness_counts_from_the_publication_of_an_event(
 
 @pytest.mark.parametrize("world", [("memory", "sqlite")])
 async def test_the_tables_of_an_older_version_are_upgraded(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens(), delivered(1, events=(numbered(1, type="a"),)))
+    await journal.flush(opens(), delivered(1, events=(numbered(1, type="a"),)))
     await catch_up(js, names, ledger)
     for statement in (
         "DROP INDEX attempts_type", "ALTER TABLE receivers DROP COLUMN last_position",
@@ -268,9 +289,9 @@ async def test_the_tables_of_an_older_version_are_upgraded(
 
 @pytest.mark.parametrize("world", [("memory", "postgresql")])
 async def test_the_tables_of_an_older_version_of_a_database_are_upgraded(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept
 ) -> None:
-    await pen.flush(opens(), failed(1))
+    await journal.flush(opens(), failed(1))
     await catch_up(js, names, ledger)
     before = await ledger.contents()
     for statement in (
@@ -288,24 +309,13 @@ async def test_the_tables_of_an_older_version_of_a_database_are_upgraded(
     assert ("deliveries_open",) not in indexes
 
 
-@pytest.mark.parametrize("world", [("memory", "postgresql")])
-async def test_no_question_reads_a_whole_table_of_a_database(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
-) -> None:
-    """Though a new partition has no statistics."""
-    await pen.flush(opens(), *(delivered(sequence) for sequence in range(1, 60)))
-    await catch_up(js, names, ledger)
-    for query in every_query(lambda index: ""):
-        filled = re.sub(r"\?\d*", "'1'", query)
-        steps = await ledger.rows(f"EXPLAIN {filled}")
-        plan = [step for (step,) in steps]
-        assert not [
-            step for step in plan if re.search(r"Seq Scan on (attempts|deliveries|facts|minutes)", step)
-        ], plan
-
-
 async def test_a_past_state_equals_what_inspect_showed(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    js: JetStream,
+    names: Names,
+    journal: JournalWriter,
+    ledger: Kept,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The state is checked after each fact, with base states before and after it."""
     monkeypatch.setattr("angarium.ledger.fold.BASE_EVERY_FACTS", 4)
@@ -314,7 +324,7 @@ async def test_a_past_state_equals_what_inspect_showed(
     await StoredConfigurations(js, names).put(RECEIVER, CONFIGURATION)
     bucket = Bucket(1.5, NOW, 1)
     first: list[f.Fact] = [opens(), f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2), bucket=bucket)]
-    await pen.flush(*first)
+    await journal.flush(*first)
     facts: list[f.Fact] = []
     for sequence in range(1, 9):
         facts.append(failed(sequence, NOW + 10 * sequence, bucket=bucket))
@@ -325,7 +335,7 @@ async def test_a_past_state_equals_what_inspect_showed(
     for fact in first:
         state = evolve(state, fact)
     for fact in facts:
-        await pen.flush(fact)
+        await journal.flush(fact)
         state = evolve(state, fact)
         at = getattr(fact, "at", NOW) + 1.0
         said[round(at * 1000)] = inspect(
@@ -345,21 +355,21 @@ async def test_a_past_state_equals_what_inspect_showed(
 
 
 async def test_a_state_before_the_receiver_existed_is_unknown(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens())
+    await journal.flush(opens())
     await catch_up(js, names, ledger)
     failure = await refused(settings, lambda ledger: state_at(ledger, RECEIVER, MS - 1000))
     assert (failure.kind, failure.text[:37]) == ("not_found", "there was no receiver acme.billing at")
 
 
 async def test_a_state_before_the_ledger_begins_names_its_beginning(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens())
-    gone = await pen.flush(delivered(1))
+    await journal.flush(opens())
+    gone = await journal.flush(delivered(1))
     await js.purge(names.journal, gone + 1)
-    await pen.flush(delivered(2, NOW + 50))
+    await journal.flush(delivered(2, NOW + 50))
     await catch_up(js, names, ledger)
     failure = await refused(settings, lambda ledger: state_at(ledger, RECEIVER, 1000))
     assert "is not known before" in failure.text
@@ -368,14 +378,14 @@ async def test_a_state_before_the_ledger_begins_names_its_beginning(
 
 
 async def test_a_delivery_under_way_when_facts_were_lost_has_an_unknown_end(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens(), failed(1))
+    await journal.flush(opens(), failed(1))
     await catch_up(js, names, ledger)
     assert (await ask(settings, lambda ledger: journey(ledger, "e1"))).deliveries[0]["state"] == "open"
-    gone = await pen.flush(delivered(1, NOW + 5, attempt=2))
+    gone = await journal.flush(delivered(1, NOW + 5, attempt=2))
     await js.purge(names.journal, gone + 1)
-    await pen.flush(delivered(2, NOW + 50))
+    await journal.flush(delivered(2, NOW + 50))
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda ledger: journey(ledger, "e1"))
     assert [each["state"] for each in found.deliveries] == ["unknown"]
@@ -383,9 +393,9 @@ async def test_a_delivery_under_way_when_facts_were_lost_has_an_unknown_end(
 
 
 async def test_a_period_from_before_what_is_kept_is_noted(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens())
+    await journal.flush(opens())
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter()))
     assert (found.ledger.kept_since, found.ledger.dropped_note(0)) == (None, [])
@@ -399,9 +409,9 @@ async def test_a_period_from_before_what_is_kept_is_noted(
 
 
 async def test_a_ledger_without_a_writer_says_how_far_behind_it_is(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens())
+    await journal.flush(opens())
     await catch_up(js, names, ledger)
     await ledger.execute("UPDATE positions SET seen_at = 0, stored_at = 1000")
     found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter()))
@@ -419,43 +429,6 @@ async def test_a_ledger_without_a_writer_says_how_far_behind_it_is(
     assert "there is no ledger no/such.db: start one with angarium ledger" in missing.text
 
 
-@pytest.mark.parametrize("world", [("memory", "sqlite")])
-async def test_no_question_reads_a_whole_table(ledger: Kept) -> None:
-    """Each query reads the list of blocks, which is short, and then a block by its key."""
-    async with ledger.store():
-        pass
-    found = every_query(lambda index: f"INDEXED BY {index}")
-    assert len(found) > 18
-    for query in found:
-        steps = await ledger.rows(f"EXPLAIN QUERY PLAN {query}", *[0] * _values(query))
-        plan = [detail for *_, detail in steps]
-        assert not [step for step in plan if re.match(r"SCAN ([adfm]|attempts|deliveries|facts)\b", step)], (
-            plan
-        )
-
-
-def every_query(by: Callable[[str], str]) -> list[str]:
-    """All that is asked, with every filter; `by`: the words that name an index."""
-    found = [
-        text
-        for name, text in vars(queries).items()
-        if name.isupper() and str(text).strip().startswith("SELECT")
-    ]
-    found.remove(queries.ATTEMPTS)
-    found.remove(queries.JOURNEY)
-    found.append(queries.JOURNEY.format(index=by("deliveries_event")))
-    for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
-        for failed_only in (False, True):
-            index, only, _ = queries.filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
-            found.append(queries.ATTEMPTS.format(index=by(index) if index else "", only=only))
-    return found
-
-
-def _values(query: str) -> int:
-    """The number of its placeholders."""
-    return max(map(int, re.findall(r"\?(\d)", query)), default=query.count("?"))
-
-
 def test_without_its_driver_a_command_says_how_to_get_it() -> None:
     program = (
         "import sys; sys.modules['aiosqlite'] = None; sys.argv = ['angarium', 'top', '--within', '1h']; "
@@ -470,14 +443,14 @@ def test_without_its_driver_a_command_says_how_to_get_it() -> None:
 
 @pytest.mark.parametrize("world", [("memory", "sqlite"), ("memory", "postgresql")], ids="-".join)
 async def test_the_queries_of_the_page_run(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, world: tuple[str, str]
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, world: tuple[str, str]
 ) -> None:
     page = (Path(__file__).parents[4] / "docs" / "ledger.md").read_text()
     _, for_postgresql, for_both = re.split(
         "The same query for PostgreSQL:|An event's deliveries, in both:", page
     )
     queries = [for_both] if world[1] == "sqlite" else [for_postgresql, for_both]
-    await pen.flush(opens(), delivered(1, events=(numbered(1),)))
+    await journal.flush(opens(), delivered(1, events=(numbered(1),)))
     await catch_up(js, names, ledger)
     for text in queries:
         query = text.split("```sql\n")[1].split("```")[0].rstrip().rstrip(";")

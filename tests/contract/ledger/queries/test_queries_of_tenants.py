@@ -22,7 +22,17 @@ from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from tests.contract.ledger.queries.ask import ask
-from tests.support.ledgers import NOW, RECEIVER, Kept, Pen, catch_up, delivered, failed, numbered, opens
+from tests.support.ledgers import (
+    NOW,
+    RECEIVER,
+    JournalWriter,
+    Kept,
+    catch_up,
+    delivered,
+    failed,
+    numbered,
+    opens,
+)
 
 MS = round(NOW * 1000)
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
@@ -30,12 +40,14 @@ OTHER = "other.billing"
 
 
 async def test_a_tenant_sees_only_its_own_receivers(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens(), failed(7))
+    await journal.flush(opens(), failed(7))
     for receiver in (OTHER, "acme2.billing"):
-        await pen.flush(opens(receiver), failed(7, receiver=receiver), receiver=receiver)
-    await pen.flush(opens("other.late"), delivered(8, NOW + 9, receiver="other.late"), receiver="other.late")
+        await journal.flush(opens(receiver), failed(7, receiver=receiver), receiver=receiver)
+    await journal.flush(
+        opens("other.late"), delivered(8, NOW + 9, receiver="other.late"), receiver="other.late"
+    )
     await catch_up(js, names, ledger)
     of_all = (None, ["acme.billing", "acme2.billing", OTHER], ["other.late"])
     for tenant, failing, late in (("acme", [RECEIVER], []), ("other", [OTHER], ["other.late"]), of_all):
@@ -47,12 +59,12 @@ async def test_a_tenant_sees_only_its_own_receivers(
 
 
 async def test_a_long_journey_is_shown_in_pages(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
     for name in ("acme.a", "acme.b", "acme.c"):
         first = delivered(1, receiver=name, events=(numbered(1),))
         again = delivered(2, receiver=name, events=(_again(2),))
-        await pen.flush(opens(name), first, again, receiver=name)
+        await journal.flush(opens(name), first, again, receiver=name)
     await catch_up(js, names, ledger)
     found: list[tuple[str, int]] = []
     more, after = True, ("", 0)
@@ -67,15 +79,20 @@ async def test_a_long_journey_is_shown_in_pages(
 
 
 async def test_a_delivery_with_many_attempts_has_the_first_and_the_last_ones(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    js: JetStream,
+    names: Names,
+    journal: JournalWriter,
+    ledger: Kept,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(queries, "TRIES_MAX", 2)
     attempts = {7: 7, 8: 4, 9: 3}
-    await pen.flush(opens())
+    await journal.flush(opens())
     for sequence, count in attempts.items():
         made = [failed(sequence, NOW + sequence * 10 + each, attempt=each) for each in range(1, count + 1)]
-        await pen.flush(*made[:3])
-        await pen.flush(*made[3:])
+        await journal.flush(*made[:3])
+        await journal.flush(*made[3:])
     await catch_up(js, names, ledger)
 
     async def told(sequence: int) -> tuple[list[int], int]:
@@ -88,12 +105,17 @@ async def test_a_delivery_with_many_attempts_has_the_first_and_the_last_ones(
 
 
 async def test_a_page_of_a_journey_ends_before_it_has_too_many_attempts(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    js: JetStream,
+    names: Names,
+    journal: JournalWriter,
+    ledger: Kept,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(journeys, "PAGE_ATTEMPTS_MAX", 2)
     for name, count in (("acme.a", 3), ("acme.b", 1), ("acme.c", 1), ("acme.d", 1)):
         made = [failed(7, NOW + each, attempt=each, receiver=name) for each in range(1, count + 1)]
-        await pen.flush(opens(name), *made, receiver=name)
+        await journal.flush(opens(name), *made, receiver=name)
     await catch_up(js, names, ledger)
     pages: list[list[str]] = []
     more, after = True, ("", 0)
@@ -110,10 +132,10 @@ def _again(sequence: int) -> Any:
 
 
 async def test_the_audit_in_json_has_instants_as_texts(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens(), f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
-    await pen.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 4)))
+    await journal.flush(opens(), f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)))
+    await journal.flush(*(delivered(sequence, NOW + sequence) for sequence in range(1, 4)))
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda ledger: audit.audit(ledger, RECEIVER, 0, MS + 100_000))
     told = audit.document(found)
@@ -124,17 +146,17 @@ async def test_the_audit_in_json_has_instants_as_texts(
 
 
 async def test_an_audit_of_too_much_says_until_when_it_can_be_done(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
     """Attempts count, and so do changes of the rate, with each of which every window may be compared."""
     plain, end = "acme.plain", MS + 1_000_000
-    await pen.flush(opens())
-    await pen.flush(opens(plain), receiver=plain)
+    await journal.flush(opens())
+    await journal.flush(opens(plain), receiver=plain)
     for change in range(20):
-        await pen.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2 + change)))
+        await journal.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2 + change)))
     for receiver in (RECEIVER, plain):
         made = [delivered(each, NOW + 100 + each, receiver=receiver) for each in range(1, 51)]
-        await pen.flush(*made, receiver=receiver)
+        await journal.flush(*made, receiver=receiver)
     await catch_up(js, names, ledger)
 
     async def asked(receiver: str, until: int, most: int) -> Any:
@@ -151,9 +173,9 @@ async def test_an_audit_of_too_much_says_until_when_it_can_be_done(
 
 
 async def test_a_question_that_is_given_up_ends(
-    js: JetStream, names: Names, pen: Pen, ledger: Kept, settings: Settings
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
 ) -> None:
-    await pen.flush(opens())
+    await journal.flush(opens())
     await catch_up(js, names, ledger)
 
     async def endless(ledger: OpenLedger) -> Any:

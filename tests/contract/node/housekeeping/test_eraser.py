@@ -27,7 +27,7 @@ from streams.nats.wire import Message
 from tests.contract.support.owners import owner_answers
 from tests.contract.support.routers import PARTITION, OpenOwner, announce, settled
 from tests.support.installation import SHARDS, publish, shard
-from tests.support.ledgers import RECEIVER, Pen, delivered, failed, opens
+from tests.support.ledgers import RECEIVER, JournalWriter, delivered, failed, opens
 from tests.support.waiting import until_true
 
 NAMES = {"long": "x" * 4000, "reserved": "_a", "escape": "\x1b[31m"}
@@ -313,8 +313,8 @@ async def test_an_event_that_is_erased_again_is_looked_for_again(js: JetStream, 
 
 
 async def test_no_flush_is_erased_that_a_recovery_may_read(js: JetStream, names: Names) -> None:
-    pen, number = Pen(js, names), shard(RECEIVER)
-    position = await pen.flush(failed(1, answer="secret"))
+    journal, number = JournalWriter(js, names), shard(RECEIVER)
+    position = await journal.flush(failed(1, answer="secret"))
     await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
     working = eraser(js, names)
     for checkpoint, waits_for in (
@@ -330,7 +330,7 @@ async def test_no_flush_is_erased_that_a_recovery_may_read(js: JetStream, names:
         await looked(working)
         assert (await status(js, names)).waits_for == waits_for
         assert await js.message(names.journal, position) is not None
-    last = await pen.flush(opens())
+    last = await journal.flush(opens())
     await looked(working)
     done = await status(js, names)
     assert (done.done_at is not None, done.flushes, done.journal_end) == (True, 1, last)
@@ -341,10 +341,10 @@ async def test_the_facts_of_other_tenants_in_an_erased_flush_stay_readable(
     js: JetStream, names: Names
 ) -> None:
     """The facts stay readable even if the eraser dies between the copy and the deletion."""
-    pen, number = Pen(js, names), shard(RECEIVER)
+    journal, number = JournalWriter(js, names), shard(RECEIVER)
     theirs = delivered(7, receiver="other.orders")
-    position = await pen.flush(failed(1, answer="secret"), theirs)
-    await pen.flush(opens())
+    position = await journal.flush(failed(1, answer="secret"), theirs)
+    await journal.flush(opens())
     await js.publish(
         names.actor_keys.checkpoint(number), encode_checkpoint(Checkpoint(journal_position=position))
     )
@@ -382,7 +382,7 @@ async def test_an_erasure_does_not_trust_stream_ends_from_a_deposed_leader(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     position = await announce(js, names, b"another")
-    last = await Pen(js, names).flush(opens())
+    last = await JournalWriter(js, names).flush(opens())
     await Erasures(js, names).request("acme", "e1", "ops@host", time.time())
     working = eraser(js, names)
     await working.erase_due()

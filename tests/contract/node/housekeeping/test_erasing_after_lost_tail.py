@@ -29,10 +29,10 @@ from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
 from streams.nats.wire import Message
 from streams.reading.backlog import Backlog
-from tests.contract.support.powerless import Powerless
+from tests.contract.support.power_loss import Powerless
 from tests.contract.support.routers import PARTITION, announce
 from tests.support.installation import SHARDS, install, publish, shard
-from tests.support.ledgers import RECEIVER, Pen, delivered, failed, opens
+from tests.support.ledgers import RECEIVER, JournalWriter, delivered, failed, opens
 
 SECRET = {"Angarium-Id": "e1"}
 NEW = {"Angarium-Id": "new"}
@@ -201,15 +201,15 @@ async def test_a_flush_at_the_position_of_an_erased_one_stays(
 ) -> None:
     """The flush stays even if the copy for readers is being stored at that moment."""
     for room, name in ((erasure_steps, "read_checkpoint"), (erasure_steps, "store_redacted")):
-        pen = Pen(nats.js, names)
-        position = await pen.flush(failed(1, answer="secret"))
-        await pen.flush(opens())
+        journal = JournalWriter(nats.js, names)
+        position = await journal.flush(failed(1, answer="secret"))
+        await journal.flush(opens())
         checkpoint = encode_checkpoint(Checkpoint(journal_position=position))
         await nats.js.publish(names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)
 
-        async def other(pen: Pen = pen) -> int:
-            first = await pen.flush(delivered(7))
-            await pen.flush(opens())
+        async def other(journal: JournalWriter = journal) -> int:
+            first = await journal.flush(delivered(7))
+            await journal.flush(opens())
             return first
 
         with monkeypatch.context() as patch:

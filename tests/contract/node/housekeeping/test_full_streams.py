@@ -17,7 +17,7 @@ from streams.nats.retry import stream_info
 from streams.nats.wire import Wire
 from streams.nats.wire_names import DEAD_REASON, EVENT_ID
 from streams.storage.eviction import samples_of
-from tests.contract.support.little_room import (
+from tests.contract.support.full_streams import (
     CONFIGURATIONS,
     EVENTS,
     HEALTHY,

@@ -23,7 +23,7 @@ from streams.nats.jetstream import JetStream
 from tests.contract.support.owners import owner_answers
 from tests.contract.support.routers import announce
 from tests.support.installation import SHARDS, publish, shard
-from tests.support.ledgers import RECEIVER, Pen, failed, opens
+from tests.support.ledgers import RECEIVER, JournalWriter, failed, opens
 from tests.support.waiting import until_true
 
 LATE_S = 1.0
@@ -114,7 +114,7 @@ class Installation:
         self.js = js
         self.names = names
         self.ahead_s = 0.0
-        self.pen = Pen(js, names)
+        self.journal = JournalWriter(js, names)
         self.eraser = self.new_eraser()
 
     def new_eraser(self) -> Eraser:
@@ -138,8 +138,8 @@ class Installation:
         await DeadLetterWriter(self.js, self.names).bury(RECEIVER, [burial])
         source = int(headers.get("Angarium-Source", "0"))
         event = Numbered(sequence=number, position=position, id="e1", stored_at=0.0, source=source)
-        self.flushed = await self.pen.flush(failed(number, answer="secret", events=(event,)))
-        await self.pen.flush(opens())
+        self.flushed = await self.journal.flush(failed(number, answer="secret", events=(event,)))
+        await self.journal.flush(opens())
         return position
 
     async def checkpoint(self) -> None:

@@ -25,7 +25,7 @@ from streams.nats.wire import Wire
 from streams.resending import replay_lock
 from streams.resending.replay_lock import ReplayPlan
 from tests.contract.node.senders import NobodySends
-from tests.contract.support.little_room import PAUSED, Sender, install_with_little_room
+from tests.contract.support.full_streams import PAUSED, Sender, install_with_little_room
 from tests.contract.support.shards import SHARD
 from tests.support.installation import install, node_settings
 from tests.support.waiting import until, until_true

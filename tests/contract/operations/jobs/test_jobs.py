@@ -43,7 +43,7 @@ from tests.contract.operations.jobs.jobs import (
 )
 from tests.contract.resending.settled_events import ONE, end, settled
 from tests.contract.resending.windows import LEASE_S, install_with_receiver
-from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, lives
+from tests.contract.support.crashing_jetstream import OVER_DEATHS, WHEREVER_IT_DIES, crashing_processes
 from tests.contract.support.servers import Server
 from tests.support.installation import publish
 from tests.support.waiting import until_true
@@ -236,11 +236,11 @@ async def test_a_process_may_die_at_any_request_of_a_replay_and_each_event_is_se
 ) -> None:
     """Each run is killed one request later, until a run finishes."""
     to = access(js, names)
-    for life in lives(server, heard=heard, every=every):
-        kind, key = f"step-{life.step}", f"key-{life.step}"
+    for crashing in crashing_processes(server, heard=heard, every=every):
+        kind, key = f"step-{crashing.step}", f"key-{crashing.step}"
         await js.purge(names.deliveries, await end(js, names) + 1)
         wanted = await events(js, names, kind)
-        async with life.process() as mortal:
+        async with crashing.process() as mortal:
             await replay_job(access(mortal, names), wanted, key)
             await go_on(access(mortal, names))
         await publish(js, names, ONE, b"9")  # Events come meanwhile.
@@ -248,10 +248,10 @@ async def test_a_process_may_die_at_any_request_of_a_replay_and_each_event_is_se
         assert await go_on(to) == ""
         done = await shown(to, job.id)
         assert (done.state, done.sent, done.looked_at) == ("done", 5, done.total), (
-            f"died at request {life.step}"
+            f"died at request {crashing.step}"
         )
-        assert await again(js, names, kind) == [0, 1, 2, 3, 4], f"died at request {life.step}"
-    assert life.step > 25
+        assert await again(js, names, kind) == [0, 1, 2, 3, 4], f"died at request {crashing.step}"
+    assert crashing.step > 25
 
 
 @OVER_DEATHS
@@ -260,10 +260,10 @@ async def test_deaths_in_a_row_change_nothing(
 ) -> None:
     to = access(js, names)
     job = await replay_job(to, await events(js, names, "a"))
-    for life in lives(server, heard=True, every=every):
-        async with life.process() as mortal:
+    for crashing in crashing_processes(server, heard=True, every=every):
+        async with crashing.process() as mortal:
             await go_on(access(mortal, names))
-    assert life.step > 8
+    assert crashing.step > 8
     assert (await shown(to, job.id)).state == "done"
     assert await again(js, names, "a") == [0, 1, 2, 3, 4]
 
@@ -337,11 +337,11 @@ async def test_a_job_that_is_to_stop_ends_at_any_request_where_its_process_dies(
     server: Server, js: JetStream, names: Names, every: int, heard: bool
 ) -> None:
     to = access(js, names)
-    for life in lives(server, heard=heard, every=every):
-        kind = f"step-{life.step}"
+    for crashing in crashing_processes(server, heard=heard, every=every):
+        kind = f"step-{crashing.step}"
         await js.purge(names.deliveries, await end(js, names) + 1)
         job = await replay_job(to, await events(js, names, kind))
-        async with life.process() as mortal:
+        async with crashing.process() as mortal:
             await go_on(access(mortal, names))
         ended = await shown(to, job.id)
         assert isinstance(await stop(to, job.id), JobDocument)
@@ -349,7 +349,7 @@ async def test_a_job_that_is_to_stop_ends_at_any_request_where_its_process_dies(
         assert await go_on(to) == ""
         assert (await shown(to, job.id)).state == ("done" if ended.state == "done" else "stopped")
         assert await again(js, names, kind) == sent == list(range(len(sent)))
-    assert life.step > 15
+    assert crashing.step > 15
 
 
 # ---- redrives
@@ -395,19 +395,19 @@ async def test_a_process_may_die_at_any_request_of_a_redrive_and_each_letter_is_
     server: Server, js: JetStream, names: Names, every: int, heard: bool
 ) -> None:
     to = access(js, names)
-    for life in lives(server, heard=heard, every=every):
+    for crashing in crashing_processes(server, heard=heard, every=every):
         await js.purge(names.deliveries, await end(js, names) + 1)
-        numbers = [life.step * 10 + each for each in range(4)]
+        numbers = [crashing.step * 10 + each for each in range(4)]
         await buried(js, names, *numbers)
-        async with life.process() as mortal:
-            await redrive_job(access(mortal, names), f"key-{life.step}")
+        async with crashing.process() as mortal:
+            await redrive_job(access(mortal, names), f"key-{crashing.step}")
             await go_on(access(mortal, names), "redrive", "acme")
-        job = await redrive_job(to, f"key-{life.step}")
+        job = await redrive_job(to, f"key-{crashing.step}")
         assert await go_on(to, "redrive", "acme") == ""
         done = await shown(to, job.id)
-        assert (done.state, done.sent, done.left_out) == ("done", 4, {}), f"died at request {life.step}"
-        assert await again(js, names, "dead") == numbers, f"died at request {life.step}"
-    assert life.step > 40
+        assert (done.state, done.sent, done.left_out) == ("done", 4, {}), f"died at request {crashing.step}"
+        assert await again(js, names, "dead") == numbers, f"died at request {crashing.step}"
+    assert crashing.step > 40
 
 
 @pytest.mark.usefixtures("small_pages")

@@ -38,7 +38,7 @@ from tests.contract.operations.jobs.jobs import (
 from tests.contract.operations.jobs.jobs import shown as shown_job
 from tests.contract.resending.settled_events import ONE, end
 from tests.contract.resending.windows import LEASE_S, install_with_receiver
-from tests.contract.support.crashing_jetstream import WHEREVER_IT_DIES, Died, dying, lives
+from tests.contract.support.crashing_jetstream import WHEREVER_IT_DIES, Died, crashing_processes, dying
 from tests.contract.support.servers import Server
 from tests.support.waiting import until_true
 
@@ -74,23 +74,23 @@ async def test_the_process_of_a_job_may_die_at_any_request_and_the_sent_events_a
 ) -> None:
     """The copy that was on its way may be missing; when another process has ended the job, none is."""
     to = access(js, names)
-    for life in lives(server, heard=heard, every=every):
-        kind = f"step-{life.step}"
+    for crashing in crashing_processes(server, heard=heard, every=every):
+        kind = f"step-{crashing.step}"
         await js.purge(names.deliveries, await end(js, names) + 1)
         job = await replay_job(to, await events(js, names, kind))
-        async with life.process() as mortal:
+        async with crashing.process() as mortal:
             await go_on(access(mortal, names))
         told, sent = await shown_job(to, job.id), await again(js, names, kind)
-        assert len(sent) - 1 <= told.sent <= len(sent), f"died at request {life.step}"
-        assert told.looked_at == told.sent, f"died at request {life.step}"
-        if life.step % 2 and life.died:
+        assert len(sent) - 1 <= told.sent <= len(sent), f"died at request {crashing.step}"
+        assert told.looked_at == told.sent, f"died at request {crashing.step}"
+        if crashing.step % 2 and crashing.died:
             assert isinstance(await stop(to, job.id), JobDocument)
         assert await go_on(to) == ""
         ended, sent = await shown_job(to, job.id), await again(js, names, kind)
-        assert ended.sent == ended.looked_at == len(sent), f"died at request {life.step}"
+        assert ended.sent == ended.looked_at == len(sent), f"died at request {crashing.step}"
         assert sent == list(range(len(sent)))
         assert ended.state == "stopped" or len(sent) == 5
-    assert life.step > 20
+    assert crashing.step > 20
 
 
 async def test_a_running_job_counts_within_its_page_and_a_stopped_one_exactly(
@@ -168,20 +168,20 @@ async def test_a_stopped_redrive_counts_the_letters_that_are_gone(
 ) -> None:
     """The process dies at each request; another one learns that the job is to stop."""
     to, counts = access(js, names), set[int]()
-    for life in lives(server, heard=True, every=5):
+    for crashing in crashing_processes(server, heard=True, every=5):
         await js.purge(names.deliveries, await end(js, names) + 1)
         info = await js.stream_info(names.dead_letters)
         assert info is not None
         await js.purge(names.dead_letters, info.last + 1)
-        await buried(js, names, life.step, life.step + 1)
-        job = await redrive_job(to, f"key-{life.step}")
-        async with life.process() as mortal:
+        await buried(js, names, crashing.step, crashing.step + 1)
+        job = await redrive_job(to, f"key-{crashing.step}")
+        async with crashing.process() as mortal:
             await go_on(access(mortal, names), "redrive", "acme")
         await stop(to, job.id)
         assert await go_on(to, "redrive", "acme") == ""
         ended = await shown_job(to, job.id)
         left = await js.read(names.dead_letters, names.dead("*.*"), 1, 10)
-        assert ended.sent == 2 - len(left.messages), f"died at request {life.step}"
+        assert ended.sent == 2 - len(left.messages), f"died at request {crashing.step}"
         counts.add(ended.sent)
     assert {0, 2} <= counts
 

@@ -17,8 +17,8 @@ import pytest
 from angarium.delivery.connections.guard import Guard, not_public
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.delivery.http_exchange.transport import FailureKind
-from tests.contract.transport.addresses import everywhere
-from tests.contract.transport.addresses.everywhere import Tried
+from tests.contract.transport.addresses import all_addresses
+from tests.contract.transport.addresses.all_addresses import Tried
 from tests.contract.transport.conftest import MakeTransport, failed, post_to
 from tests.contract.transport.receiver import Receiver
 from tests.support.addresses import LOOPBACK_SPELLINGS, NOT_PUBLIC, PUBLIC
@@ -46,7 +46,7 @@ async def test_no_spelling_of_this_machine_is_connected_to(make_transport: MakeT
 
 
 async def test_no_address_that_is_not_public_is_connected_to(make_transport: MakeTransport) -> None:
-    tried = await everywhere.tried(make_transport, NOT_PUBLIC)
+    tried = await all_addresses.tried(make_transport, NOT_PUBLIC)
     assert_refused_by_rule(tried, NOT_PUBLIC)
     assert tried.connections == 0
 
@@ -58,7 +58,7 @@ def everywhere_tried() -> dict[str, dict[str, Tried]]:
         pytest.skip("takes unshare and ip of Linux")
     if subprocess.run([*NETWORK, "sh", "-c", ALL_LOCAL], capture_output=True).returncode:
         pytest.skip("a network namespace is not allowed here")
-    script = f"{ALL_LOCAL} && exec {sys.executable} -m {everywhere.__name__}"
+    script = f"{ALL_LOCAL} && exec {sys.executable} -m {all_addresses.__name__}"
     done = subprocess.run(
         [*NETWORK, "sh", "-c", script], cwd=ROOT, capture_output=True, timeout=PATIENCE_S, check=True
     )
@@ -69,7 +69,7 @@ def everywhere_tried() -> dict[str, dict[str, Tried]]:
 def test_only_public_and_allowed_addresses_are_connected_to_although_all_listen(
     everywhere_tried: dict[str, dict[str, Tried]], kind: str
 ) -> None:
-    nothing, ten, everything = (everywhere_tried[kind][name] for name in everywhere.ALLOWED)
+    nothing, ten, everything = (everywhere_tried[kind][name] for name in all_addresses.ALLOWED)
     in_ten = [address for address in NOT_PUBLIC if address.startswith("10.")]
 
     assert_refused_by_rule(nothing, NOT_PUBLIC)
@@ -93,7 +93,7 @@ def assert_refused_by_rule(tried: Tried, addresses: Iterable[str]) -> None:
 
 def assert_answered(tried: Tried, addresses: Iterable[str]) -> None:
     for address in addresses:
-        assert set(tried.outcomes[address]) == {everywhere.OK}, address
+        assert set(tried.outcomes[address]) == {all_addresses.OK}, address
 
 
 def is_for_tcp(address: str) -> bool:

@@ -173,7 +173,7 @@ def claimant_sleeps_between_two_steps() -> None:
             deal()
             if (
                 message.subject == stage.run.names.actor_keys.owner(0)
-                and not stage.checkers.ledgers[0].flushes
+                and not stage.checkers.journals[0].flushes
             ):
                 first.freeze()
 

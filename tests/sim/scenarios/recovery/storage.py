@@ -40,7 +40,7 @@ def stream_is_full_while_a_refused_event_is_not_buried() -> None:
 
         stage.gate(judge)
         stage.publish("early", receiver=HEALTHY)
-        stage.until(lambda: bool(stage.checkers.ledger(HEALTHY).numbering(HEALTHY).refused))
+        stage.until(lambda: bool(stage.checkers.journal_of(HEALTHY).numbering(HEALTHY).refused))
         stage.put(HEALTHY)
         stage.do(lambda js: _publish(js, stage, R))
         stage.do(lambda js: _publish(js, stage, HEALTHY))

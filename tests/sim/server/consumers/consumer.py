@@ -14,8 +14,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.server.consumers.consumer_config import SECOND, is_served
-from tests.sim.server.consumers.line import Line, Outlet
 from tests.sim.server.consumers.pulls import BadPull, Pull, parse_pull, status
+from tests.sim.server.consumers.waiting_pulls import Outlet, WaitingPulls
 from tests.sim.server.streams.store import Headers, Stored, header_block
 from tests.sim.server.timing import Alarm, rfc3339
 
@@ -40,7 +40,7 @@ class Consumer:
         self._stream = stream
         self._timing = stream.timing
         self._outlet = outlet
-        self._line = Line(stream.timing, outlet, config)
+        self._waiting_pulls = WaitingPulls(stream.timing, outlet, config)
         self._alarm = Alarm(stream.timing, self._alarm_rings)
         self.created_ns = stream.timing.wall_ns()
         self.name: str = config["name"]
@@ -63,7 +63,7 @@ class Consumer:
         self._unacked_max: int = config["max_ack_pending"]
         self._acks_all: bool = config["ack_policy"] == "all"
         self._inactive_s: float = config.get("inactive_threshold", 0) / SECOND or math.inf
-        self._line.configure(config)
+        self._waiting_pulls.configure(config)
 
     def reconfigure(self, config: dict[str, Any]) -> None:
         self._configure(config)
@@ -144,12 +144,12 @@ class Consumer:
             self._say(reply, status(400, f"Bad Request - {error}"))
             return
         self._asked_at = self._timing.now()
-        if self._line.is_full():
+        if self._waiting_pulls.is_full():
             self._tend(end_of_stream=False)
         if pull.no_wait and (end := self._end_at_once(pull)):
             self._say(reply, end)
-        elif not self._line.is_full():
-            self._line.join(pull)
+        elif not self._waiting_pulls.is_full():
+            self._waiting_pulls.join(pull)
             self.signal()
         elif not pull.heartbeat_s:
             self._say(reply, status(409, "Exceeded MaxWaiting"))
@@ -160,14 +160,14 @@ class Consumer:
         if there == 0 and pull.expires_at is None:
             return status(404, "No Messages")
         self._tend(end_of_stream=False)
-        return status(408, "Requests Pending") if 0 < there < self._line.wanted() else None
+        return status(408, "Requests Pending") if 0 < there < self._waiting_pulls.wanted() else None
 
     def _say(self, reply: str, headers: Headers) -> None:
         self._outlet.send(reply, headers=headers)
 
     def _tend(self, *, end_of_stream: bool) -> None:
         last = {"Nats-Last-Consumer": str(self.next_number - 1), "Nats-Last-Stream": str(self.next - 1)}
-        self._line.tend(last, end_of_stream=end_of_stream)
+        self._waiting_pulls.tend(last, end_of_stream=end_of_stream)
 
     # Handing out.
 
@@ -182,7 +182,7 @@ class Consumer:
         if self._deleted or not self._stream.has_leader:
             return
         is_full = False
-        while self._line:
+        while self._waiting_pulls:
             found = self._next_message()
             if found is None:
                 is_full = len(self.unacked) >= self._unacked_max
@@ -191,7 +191,7 @@ class Consumer:
             if deliveries == 1:
                 self.pending -= 1
             reply = self._ack_subject(message, deliveries)
-            pull = self._line.next(_weight(message, reply))
+            pull = self._waiting_pulls.next(_weight(message, reply))
             if pull is None:
                 self._put_back(message, deliveries)
                 break
@@ -322,14 +322,14 @@ class Consumer:
     # Time.
 
     def _set_alarm(self) -> None:
-        idle_at = math.inf if self._line else self._asked_at + self._inactive_s
-        at = min(self._check_at, self._line.next_at(), idle_at)
+        idle_at = math.inf if self._waiting_pulls else self._asked_at + self._inactive_s
+        at = min(self._check_at, self._waiting_pulls.next_at(), idle_at)
         self._alarm.set(None if at == math.inf else at)
 
     def _alarm_rings(self) -> None:
         if self._deleted:
             return
-        if not self._line and self._asked_at + self._inactive_s <= self._timing.now():
+        if not self._waiting_pulls and self._asked_at + self._inactive_s <= self._timing.now():
             self._stream.consumers.pop(self.name)
             self._deleted = True
             return
@@ -355,7 +355,7 @@ class Consumer:
             "ack_floor": {"consumer_seq": self.stored_floor[0], "stream_seq": self.stored_floor[1]},
             "num_ack_pending": len(self.unacked),
             "num_redelivered": len(self.redelivered),
-            "num_waiting": len(self._line),
+            "num_waiting": len(self._waiting_pulls),
             "num_pending": max(self.pending, 0),
             "ts": rfc3339(self._timing.wall_ns()),
         }
@@ -363,13 +363,13 @@ class Consumer:
 
     def delete(self) -> None:
         self._deleted = True
-        self._line.end_all("Consumer Deleted")
+        self._waiting_pulls.end_all("Consumer Deleted")
 
     # Failing.
 
     def lose_leader(self) -> None:
         """Requests go with the leader; everything else is replicated."""
-        self._line.end_all("Leadership Change")
+        self._waiting_pulls.end_all("Leadership Change")
 
     @property
     def in_memory(self) -> bool:
@@ -379,13 +379,13 @@ class Consumer:
     def vanish(self) -> None:
         """End without a word, since its server is gone."""
         self._deleted = True
-        self._line.clear()
+        self._waiting_pulls.clear()
 
     def restart(self, forgetful: bool) -> None:
         """Come back from disk; `forgetful`: without what had not been written when the server was killed."""
         if forgetful and self._timing.now() - self._changed_at < FLUSH_S:
             self.delivered, self.stored_floor, self.unacked, self.redelivered = self._flushed
-        self._line.clear()
+        self._waiting_pulls.clear()
         self._again.clear()
         self.floor = self.stored_floor
         self.next_number, self.next = self.delivered[0] + 1, self.delivered[1] + 1

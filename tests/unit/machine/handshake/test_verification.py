@@ -28,7 +28,7 @@ def asking(**members: Any) -> Policy:
     return policy(**({"handshake": "hmac", "secrets": (SECRET,)} | members))
 
 
-class Shaking(Actor):
+class UnprovenActor(Actor):
     """A receiver that has to prove itself."""
 
     def __init__(self, **members: Any) -> None:
@@ -57,7 +57,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("changed", CHANGES)
 def test_another_url_secret_or_kind_needs_another_handshake(changed: dict[str, Any]) -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     assert not actor.verified()
     actor.over(actor.begin(), answer(200))
     assert actor.verified()
@@ -73,7 +73,7 @@ def test_another_url_secret_or_kind_needs_another_handshake(changed: dict[str, A
 
 
 def test_other_members_change_nothing() -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     actor.over(actor.begin(), answer(200))
     actor.adopt(asking(timeout_s=1, headers={"x-a": "b"}, rate=Rate(limit=1), order="relaxed"))
     assert actor.verified()
@@ -95,7 +95,7 @@ def test_no_one_can_find_two_urls_with_the_same_key_of_a_handshake() -> None:
 
 def test_the_outcome_of_an_outdated_handshake_counts_for_nothing() -> None:
     for outcome in (answer(200), answer(410), answer(429, retry_after="60"), NO_ANSWER):
-        actor = Shaking()
+        actor = UnprovenActor()
         key = actor.begin()
         actor.adopt(asking(secrets=(OTHER,)))
         assert actor.over(key, outcome) == []
@@ -103,7 +103,7 @@ def test_the_outcome_of_an_outdated_handshake_counts_for_nothing() -> None:
 
 
 def test_the_outcome_for_a_removed_receiver_counts_for_nothing() -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     key = actor.begin()
     actor.do(c.RemoveReceiver(0, 0, removal=1))
     assert actor.over(key, answer(200)) == []
@@ -114,14 +114,14 @@ def test_the_outcome_for_a_removed_receiver_counts_for_nothing() -> None:
 
 
 def test_a_receiver_that_was_removed_proves_itself_again() -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     actor.over(actor.begin(), answer(200))
     actor.do(c.RemoveReceiver(0, 0, removal=1))
     assert actor.state.handshake is None
 
 
 def test_an_event_waits_for_a_handshake_and_a_handshake_for_an_event() -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     assert actor.step() == s.Rest(Rule.RESTING)
     assert actor.step(head=event(1)) == c.StartHandshake()
     assert actor.step(head=event(1), handshake_under_way=True) == s.Rest(Rule.IN_HANDSHAKE)
@@ -131,13 +131,13 @@ def test_an_event_waits_for_a_handshake_and_a_handshake_for_an_event() -> None:
 
 
 def test_a_handshake_comes_before_what_is_in_the_stream_is_read() -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     actor.do(c.ParkReceiver(NOW))
     assert actor.step(seen_to=9) == c.StartHandshake()
 
 
 def test_a_failed_handshake_backs_off_and_events_expire_all_the_same() -> None:
-    actor = Shaking(retry=Retry(base_s=8, cap_s=8, max_age_s=60))
+    actor = UnprovenActor(retry=Retry(base_s=8, cap_s=8, max_age_s=60))
     key = actor.begin()
     [fact] = actor.over(key, answer(404))
     assert isinstance(fact, f.HandshakeFailed)
@@ -150,7 +150,7 @@ def test_a_failed_handshake_backs_off_and_events_expire_all_the_same() -> None:
 
 
 def test_each_failure_counts_but_only_those_of_the_receiver_make_it_failing() -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     key = actor.begin()
     actor.over(key, Failed(error="overload", detail="no connection", latency_ms=0.0))
     known = actor.state.handshake
@@ -164,7 +164,7 @@ def test_each_failure_counts_but_only_those_of_the_receiver_make_it_failing() ->
 
 
 def test_a_receiver_that_throttles_a_handshake_is_left_alone_until_then() -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     actor.over(actor.begin(), answer(503, retry_after="60"))
     assert actor.state.throttled_until == NOW + 60
     assert actor.step(NOW + 57, head=event(1)) == s.Park(Rule.UNVERIFIED)
@@ -175,7 +175,7 @@ def test_a_receiver_that_throttles_a_handshake_is_left_alone_until_then() -> Non
     ("outcome", "reason"), [(answer(410), "gone"), (answer(500, angarium_disable="true"), "asked")]
 )
 def test_a_receiver_that_wants_nothing_is_disabled_by_its_handshake(outcome: Any, reason: str) -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     actor.over(actor.begin(), outcome)
     assert actor.state.disabled == reason
     assert actor.step(NOW + 9e5, head=event(1, at=NOW + 9e5), has_unacked=True) == s.Park(Rule.DISABLED)
@@ -185,7 +185,7 @@ def test_a_receiver_that_wants_nothing_is_disabled_by_its_handshake(outcome: Any
 
 @pytest.mark.parametrize("members", [{}, {"webhook_allowed_origin": "*"}])
 def test_a_success_that_disables_is_no_proof_and_disables(members: dict[str, str]) -> None:
-    actor = Shaking(handshake="cloudevents", secrets=())
+    actor = UnprovenActor(handshake="cloudevents", secrets=())
     actor.over(actor.begin(), answer(200, angarium_disable="true", **members))
     assert actor.state.disabled == "asked"
     assert not actor.verified()
@@ -194,7 +194,7 @@ def test_a_success_that_disables_is_no_proof_and_disables(members: dict[str, str
 @pytest.mark.parametrize("base_s", [0.05, 0.5])
 def test_pauses_after_failed_handshakes_grow_from_2_s_to_60_s_under_any_backoff(base_s: float) -> None:
     """The URL may be that of a stranger, and the times are chosen by the person who put it."""
-    actor, waits = Shaking(retry=Retry(base_s=base_s, cap_s=base_s)), []
+    actor, waits = UnprovenActor(retry=Retry(base_s=base_s, cap_s=base_s)), []
     for _ in range(8):
         [fact] = actor.over(actor.begin(), answer(404))
         assert isinstance(fact, f.HandshakeFailed)
@@ -206,7 +206,7 @@ def test_pauses_after_failed_handshakes_grow_from_2_s_to_60_s_under_any_backoff(
     "outcome", [answer(429), answer(429, retry_after="1"), answer(503, retry_after="60")]
 )
 def test_a_receiver_that_asks_for_a_pause_does_not_fail_its_handshake(outcome: Any) -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     for at in (0, 70):
         [fact] = actor.over(actor.begin(NOW + at), outcome, NOW + at)
         assert isinstance(fact, f.HandshakeFailed)
@@ -216,7 +216,7 @@ def test_a_receiver_that_asks_for_a_pause_does_not_fail_its_handshake(outcome: A
 
 
 def test_a_resume_ends_the_backoff_of_a_handshake() -> None:
-    actor = Shaking(retry=Retry(base_s=3600, cap_s=3600))
+    actor = UnprovenActor(retry=Retry(base_s=3600, cap_s=3600))
     actor.over(actor.begin(), answer(500))
     held = hold(actor.state, asking(), NOW)
     assert held is not None
@@ -226,7 +226,7 @@ def test_a_resume_ends_the_backoff_of_a_handshake() -> None:
 
 
 def test_a_failed_check_of_a_verified_receiver_takes_nothing_back() -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     key = actor.begin()
     actor.over(key, answer(200))
     assert actor.begin() == key
@@ -237,7 +237,7 @@ def test_a_failed_check_of_a_verified_receiver_takes_nothing_back() -> None:
 
 
 def test_a_handshake_takes_a_token() -> None:
-    actor = Shaking(rate=Rate(limit=1, burst=1))
+    actor = UnprovenActor(rate=Rate(limit=1, burst=1))
     empty, full = Bucket(0.0, NOW, 1), Bucket(1.0, NOW, 1)
     step = actor.step(head=event(1), bucket=empty)
     assert isinstance(step, s.WaitUntil)
@@ -281,7 +281,7 @@ def test_a_lower_configured_rate_keeps_its_burst_if_the_minute_has_room_for_it()
 
 
 def test_the_allowed_rate_is_recorded_with_the_success_and_ends_with_the_handshake() -> None:
-    actor = Shaking(handshake="cloudevents", rate=Rate(limit=10, burst=10))
+    actor = UnprovenActor(handshake="cloudevents", rate=Rate(limit=10, burst=10))
     bucket = Bucket(9.0, NOW, 1)
     facts = actor.over(actor.begin(), answer(200, webhook_allowed_rate="60"), bucket=bucket)
     assert [type(each) for each in facts] == [f.HandshakeSucceeded, f.RateSet]
@@ -293,14 +293,14 @@ def test_the_allowed_rate_is_recorded_with_the_success_and_ends_with_the_handsha
 
 
 def test_a_receiver_without_a_rate_gets_one_and_no_token_at_once() -> None:
-    actor = Shaking(handshake="cloudevents")
+    actor = UnprovenActor(handshake="cloudevents")
     actor.over(actor.begin(), answer(200, webhook_allowed_rate="60"))
     assert actor.state.limit == RateLimit(1.0, 1)
     assert actor.state.bucket == Bucket(0.0, NOW, 1)
 
 
 def test_only_the_handshake_of_cloudevents_may_lower_the_rate() -> None:
-    actor = Shaking()
+    actor = UnprovenActor()
     actor.over(actor.begin(), answer(200, webhook_allowed_rate="60"))
     assert actor.state.limit is None
 

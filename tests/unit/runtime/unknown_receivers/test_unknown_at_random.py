@@ -26,8 +26,8 @@ HELD_MAX_S = 4.0
 """An event is unacked for 2 s; a sweep comes twice a second, and snapshots and facts take their time."""
 
 
-class Story:
-    """One course of things, drawn from a seed."""
+class RandomCourse:
+    """A course of arrivals, crashes and configurations, drawn from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
@@ -182,4 +182,4 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", range(60))
 @in_virtual_time
 async def test_each_event_has_its_one_end(seed: int) -> None:
-    await Story(seed).run()
+    await RandomCourse(seed).run()

@@ -10,7 +10,7 @@ from angarium.operations.jobs.begin import Begun, begin_redrive
 from streams.buckets.api_tokens import Scope
 from streams.dead_letters.letters import LetterFilter
 from tests.edge.api.conftest import Api, problem
-from tests.support.ledgers import Pen, catch_up, failed, in_file, opens
+from tests.support.ledgers import JournalWriter, catch_up, failed, in_file, opens
 from tests.support.plain_http import plain_client
 
 OPERATIONS: dict[str, Scope] = {
@@ -125,13 +125,13 @@ async def test_an_operation_needs_its_scope(api: Api) -> None:
 
 async def test_nothing_that_is_read_shows_anything_of_another_tenant(api: Api) -> None:
     """Both tenants have a receiver of the same name, a dead letter, and an attempt at the same event id."""
-    pen, seen = Pen(api.js, api.names), {"acme": "", "zenith": ""}
+    journal, seen = JournalWriter(api.js, api.names), {"acme": "", "zenith": ""}
     for tenant in seen:
         receiver = f"{tenant}.billing"
         await api.receiver(receiver, url=f"https://{tenant}.example.com/")
         await api.bury(receiver, 1, body=tenant.encode())
         attempt = failed(1, receiver=receiver, answer=f"{tenant} says no")
-        await pen.flush(opens(receiver), attempt, receiver=receiver)
+        await journal.flush(opens(receiver), attempt, receiver=receiver)
     await catch_up(api.js, api.names, in_file(api.to.settings.ledger))
     letters = [each.subject.split(".")[2] for each in await api.stored(api.names.dead_letters)]
     async with await api.client("*", ["read"]) as reader:

@@ -15,45 +15,45 @@ class Outlet(Protocol):
     def send(
         self, to: str, data: bytes = b"", headers: Headers | None = None, subject: str = "", reply: str = ""
     ) -> None:
-        """Deliver to who listens on `to`; the message carries `subject` where that is given."""
+        """Deliver to the clients that listen on `to`; the message carries `subject` where that is given."""
 
     def listens(self, subject: str) -> bool: ...
 
 
-class Line:
-    """The requests, in the order in which they are served."""
+class WaitingPulls:
+    """The pull requests of a consumer, in the order in which they are served."""
 
     def __init__(self, timing: Timing, outlet: Outlet, config: dict[str, Any]) -> None:
         self._timing = timing
         self._outlet = outlet
-        self._line: deque[Pull] = deque()
+        self._waiting: deque[Pull] = deque()
         self.configure(config)
 
     def configure(self, config: dict[str, Any]) -> None:
         self._longest: int = config["max_waiting"]
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self._waiting)
 
     # Coming.
 
     def wanted(self) -> int:
         """Counts the messages that all waiting requests want."""
-        return sum(pull.left for pull in self._line)
+        return sum(pull.left for pull in self._waiting)
 
     def is_full(self) -> bool:
-        return len(self._line) >= self._longest
+        return len(self._waiting) >= self._longest
 
     def join(self, pull: Pull) -> None:
-        self._line.append(pull)
+        self._waiting.append(pull)
 
     # Being served.
 
     def next(self, size: int) -> Pull | None:
         """Picks the request that gets the next message of that size; those without a claim to it end."""
-        line = self._line
-        while line:
-            pull = line[0]
+        waiting = self._waiting
+        while waiting:
+            pull = waiting[0]
             if pull.expires_at is not None and pull.expires_at <= self._timing.now():
                 self._end_first(408, "Request Timeout")
             elif 0 < pull.bytes_left < size:
@@ -61,12 +61,12 @@ class Line:
             elif self._outlet.listens(pull.reply):
                 return self._serve(size)
             else:
-                line.popleft()
+                waiting.popleft()
         return None
 
     def _serve(self, size: int) -> Pull:
-        """Count one message for the head of the line; if it wants more, it goes to the end."""
-        pull = self._line[0]
+        """Count one message for the first request; if it wants more, it goes to the end."""
+        pull = self._waiting[0]
         if pull.bytes_left:
             pull.bytes_left -= size
             if not pull.bytes_left:
@@ -74,13 +74,13 @@ class Line:
         pull.left -= 1
         pull.delivered += 1
         if pull.left <= 0:
-            self._line.popleft()
+            self._waiting.popleft()
         else:
-            self._line.rotate(-1)
+            self._waiting.rotate(-1)
         return pull
 
     def _end_first(self, code: int, description: str) -> None:
-        pull = self._line.popleft()
+        pull = self._waiting.popleft()
         self._outlet.send(pull.reply, headers=pull.ended(code, description))
 
     # Waiting.
@@ -88,7 +88,7 @@ class Line:
     def tend(self, last: Headers, *, end_of_stream: bool) -> None:
         """End what has expired or lost its listener; send the heartbeats that are due, saying `last`."""
         now, kept = self._timing.now(), []
-        for pull in self._line:
+        for pull in self._waiting:
             if pull.expires_at is not None and pull.expires_at <= now:
                 self._outlet.send(pull.reply, headers=pull.ended(408, "Request Timeout"))
             elif end_of_stream and pull.no_wait and (pull.expires_at is None or pull.delivered):
@@ -98,20 +98,20 @@ class Line:
                 if pull.heartbeat_at is not None and pull.heartbeat_at <= now:
                     pull.heartbeat_at = now + pull.heartbeat_s
                     self._outlet.send(pull.reply, headers=status(100, "Idle Heartbeat") | last)
-        self._line = deque(kept)
+        self._waiting = deque(kept)
 
     def next_at(self) -> float:
         """When `tend` has something to do, by `Timing.now`."""
         times = [math.inf]
-        for pull in self._line:
+        for pull in self._waiting:
             times += [at for at in (pull.expires_at, pull.heartbeat_at) if at is not None]
         return min(times)
 
     def end_all(self, why: str) -> None:
-        for pull in self._line:
+        for pull in self._waiting:
             self._outlet.send(pull.reply, headers=status(409, why))
         self.clear()
 
     def clear(self) -> None:
         """Forget the requests, as a server does that is started again."""
-        self._line.clear()
+        self._waiting.clear()

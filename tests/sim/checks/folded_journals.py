@@ -182,7 +182,7 @@ def _fallen(before: Flush, after: Mapping[str, int]) -> dict[str, int]:
     return {tenant: at for tenant, at in after.items() if at < min(end, known.get(tenant, end))}
 
 
-class ShardLedger:
+class FoldedJournal:
     """The journal of one shard. `past` has each receiver's state after each flush that changed it."""
 
     def __init__(self, shard: int, deliveries: Deliveries, fail: Fail) -> None:

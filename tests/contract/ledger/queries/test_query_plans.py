@@ -1,0 +1,72 @@
+"""The plans of the queries of a ledger: none reads a whole table."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from angarium.ledger import queries
+from angarium.ledger.ledger_answers import AttemptFilter
+from angarium.settings import Settings
+from streams.installation.topology import Names
+from streams.nats.jetstream import JetStream
+from tests.support.ledgers import (
+    JournalWriter,
+    Kept,
+    catch_up,
+    delivered,
+    opens,
+)
+
+
+@pytest.mark.parametrize("world", [("memory", "postgresql")])
+async def test_no_question_reads_a_whole_table_of_a_database(
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings
+) -> None:
+    """Though a new partition has no statistics."""
+    await journal.flush(opens(), *(delivered(sequence) for sequence in range(1, 60)))
+    await catch_up(js, names, ledger)
+    for query in every_query(lambda index: ""):
+        filled = re.sub(r"\?\d*", "'1'", query)
+        steps = await ledger.rows(f"EXPLAIN {filled}")
+        plan = [step for (step,) in steps]
+        assert not [
+            step for step in plan if re.search(r"Seq Scan on (attempts|deliveries|facts|minutes)", step)
+        ], plan
+
+
+@pytest.mark.parametrize("world", [("memory", "sqlite")])
+async def test_no_question_reads_a_whole_table(ledger: Kept) -> None:
+    """Each query reads the list of blocks, which is short, and then a block by its key."""
+    async with ledger.store():
+        pass
+    found = every_query(lambda index: f"INDEXED BY {index}")
+    assert len(found) > 18
+    for query in found:
+        steps = await ledger.rows(f"EXPLAIN QUERY PLAN {query}", *[0] * _values(query))
+        plan = [detail for *_, detail in steps]
+        assert not [step for step in plan if re.match(r"SCAN ([adfm]|attempts|deliveries|facts)\b", step)], (
+            plan
+        )
+
+
+def every_query(by: Callable[[str], str]) -> list[str]:
+    """All that is asked, with every filter; `by`: the words that name an index."""
+    found = [
+        text
+        for name, text in vars(queries).items()
+        if name.isupper() and str(text).strip().startswith("SELECT")
+    ]
+    found.remove(queries.ATTEMPTS)
+    found.remove(queries.JOURNEY)
+    found.append(queries.JOURNEY.format(index=by("deliveries_event")))
+    for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
+        for failed_only in (False, True):
+            index, only, _ = queries.filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
+            found.append(queries.ATTEMPTS.format(index=by(index) if index else "", only=only))
+    return found
+
+
+def _values(query: str) -> int:
+    """The number of its placeholders."""
+    return max(map(int, re.findall(r"\?(\d)", query)), default=query.count("?"))
