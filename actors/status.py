@@ -19,7 +19,7 @@ from actors.machine.bucket import refill
 from actors.machine.event import Event
 from actors.machine.facts import DISABLED_WHY, AttemptFailed, Delivered, OutcomeFact
 from actors.machine.handshake.in_words import HandshakeState, handshake_state, handshake_words
-from actors.machine.handshake.verification import current_handshake
+from actors.machine.handshake.proof import current_handshake
 from actors.machine.numbering import is_duplicate
 from actors.machine.outcome import PROXY, Answered
 from actors.machine.scheduling.next_step import next_step

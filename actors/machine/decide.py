@@ -14,7 +14,7 @@ from actors.machine.backoff import backoff_s
 from actors.machine.bucket import Bucket, with_limit
 from actors.machine.event import Event
 from actors.machine.handshake.deciding import handshake_ended, handshake_started
-from actors.machine.handshake.verification import limit_in_force
+from actors.machine.handshake.proof import limit_in_force
 from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import (
     ABORT,
@@ -205,8 +205,8 @@ def _error(outcome: Answered | Failed) -> str:
     """The error in words, with the headers of the answer that count."""
     if isinstance(outcome, Failed):
         return f"{outcome.error}: {outcome.detail}"[:ERROR_LENGTH_MAX]
-    steering = [name for name in (ABORT, DISABLE) if outcome.says(name)]
-    return ", ".join([f"HTTP {outcome.status}", *steering])
+    wishes = [name for name in (ABORT, DISABLE) if outcome.says(name)]
+    return ", ".join([f"HTTP {outcome.status}", *wishes])
 
 
 def _failing_since(state: State, at: float) -> float | None:

@@ -23,7 +23,7 @@ from actors.machine.bucket import RateLimit
 from angarium.delivery.sender import BATCH_TYPE
 from angarium.delivery.signing import parse_secret
 from angarium.demo.records import Arrival, ReceiverRecord
-from angarium.development import verification
+from angarium.development import signature_check
 from angarium.development.handshakes import handshake_reply
 from angarium.http_server import Received, Reply, Reset, serve_on
 
@@ -190,7 +190,7 @@ class DemoReceiver:
             return reply
         number, headers = len(self.record.requests) + 1, received.headers
         event_type = headers.get("angarium-event", "")
-        attempt = verification.number(headers.get("angarium-attempt")) or 0
+        attempt = signature_check.number(headers.get("angarium-attempt")) or 0
         answer = self.role.manner(DemoRequest(number, event_type, attempt, self.mended))
         arrival = self._arrival(at, received, answer)
         if event_type == BATCH_TYPE:
@@ -202,13 +202,13 @@ class DemoReceiver:
     def _arrival(self, at: float, received: Received, reply: Reply | Reset) -> Arrival:
         headers, body = received.headers, received.body
         by_standard = self._check(self.secret, body, headers)
-        problems = verification.problems(headers, body, [self._key], time.time())
+        problems = signature_check.problems(headers, body, [self._key], time.time())
         throttled = isinstance(reply, Reply) and reply.status == 429
         return Arrival(
             at=at,
             event_id=headers.get("webhook-id", ""),
-            sequence=verification.number(headers.get("angarium-sequence")) or 0,
-            attempt=verification.number(headers.get("angarium-attempt")) or 0,
+            sequence=signature_check.number(headers.get("angarium-sequence")) or 0,
+            attempt=signature_check.number(headers.get("angarium-attempt")) or 0,
             digest=hashlib.sha256(body).digest(),
             signature=headers.get("angarium-signature", ""),
             again=headers.get("angarium-again", ""),

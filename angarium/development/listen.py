@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from actors.errors import AngariumError
 from actors.times_as_text import instant_text
 from angarium.delivery.signing import VerifyingKey
-from angarium.development import verification
+from angarium.development import signature_check
 from angarium.development.handshakes import handshake_reply
 from angarium.http_server import Received, Reply, serve, why_not_bound
 from angarium.terminal import output
@@ -189,10 +189,10 @@ class Listening:
 
     def _judge(self, received: Received, status: int) -> Shown:
         headers, now = received.headers, time.time()
-        problems = verification.problems(headers, received.body, self._keys, now) if self._keys else []
+        problems = signature_check.problems(headers, received.body, self._keys, now) if self._keys else []
         self.wrong += bool(problems)
         header = headers.get("angarium-sequence", "")
-        sequences = verification.first_and_last(header)
+        sequences = signature_check.first_and_last(header)
         numbers = self._numbers_of(received.path)
         repeat, missing = (False, 0) if sequences is None else numbers.record(*sequences)
         return Shown(
@@ -202,7 +202,7 @@ class Listening:
             type=headers.get("angarium-event"),
             sequence=sequences and sequences[0],
             last_sequence=sequences[1] if sequences and "-" in header else None,
-            attempt=verification.number(headers.get("angarium-attempt")),
+            attempt=signature_check.number(headers.get("angarium-attempt")),
             status=status,
             verified=not problems if self._keys else None,
             problems=problems,

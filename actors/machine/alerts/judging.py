@@ -32,7 +32,7 @@ from msgspec import Struct
 from actors.configuration.policy import Policy
 from actors.machine import commands as c
 from actors.machine import facts as f
-from actors.machine.handshake.verification import current_handshake
+from actors.machine.handshake.proof import current_handshake
 from actors.machine.state import UNPUBLISHED_ALERTS_MAX, State
 from actors.times_as_text import age_text
 

@@ -8,7 +8,7 @@ from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.backoff import backoff_s, longest_backoff_s
 from actors.machine.bucket import Bucket, with_limit
-from actors.machine.handshake.verification import current_handshake, handshake_key, limit_in_force
+from actors.machine.handshake.proof import current_handshake, handshake_key, limit_in_force
 from actors.machine.outcome import DISABLE, Answered, Failed, Verdict, judge, retry_after_s
 from actors.machine.state import Handshake, State
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from actors.configuration.policy import Policy
-from actors.machine.handshake.verification import current_handshake
+from actors.machine.handshake.proof import current_handshake
 from actors.machine.state import Handshake, State
 
 

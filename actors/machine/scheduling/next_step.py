@@ -7,7 +7,7 @@ from actors.machine import commands as c
 from actors.machine.bucket import next_token_at, refill, take
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX, transform_differs
 from actors.machine.event import Event
-from actors.machine.handshake.verification import is_verified, next_handshake_at
+from actors.machine.handshake.proof import is_verified, next_handshake_at
 from actors.machine.numbering import is_duplicate
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.batches import assemble, post_of

@@ -5,7 +5,7 @@ from enum import Enum
 from msgspec import Struct
 
 from actors.configuration.policy import Policy
-from actors.machine.handshake.verification import is_verified, next_handshake_at
+from actors.machine.handshake.proof import is_verified, next_handshake_at
 from actors.machine.state import State
 
 NEVER = float("inf")

@@ -15,7 +15,7 @@ from actors.configuration.policy import Policy
 from actors.machine import commands as c
 from actors.machine.bucket import GRANT_MAX_S
 from actors.machine.event import Event
-from actors.machine.handshake.verification import handshake_key
+from actors.machine.handshake.proof import handshake_key
 from actors.machine.outcome import INTERNAL, Failed, NotSent, Outcome
 from actors.ports import Attempt
 from actors.runtime.live_state import LiveState

@@ -7,7 +7,7 @@ from actors.errors import ControlDenied
 from actors.machine import commands as c
 from actors.machine.bucket import GRANT_MAX_S, take
 from actors.machine.event import Event
-from actors.machine.handshake.verification import is_verified
+from actors.machine.handshake.proof import is_verified
 from actors.machine.outcome import Answered, Failed, NotSent
 from actors.ports import Attempt
 from actors.runtime.actor import Actor

@@ -85,7 +85,7 @@ async def forget(
     return Forgotten(discarded=answer["discarded"], next_sequence=answer["next_sequence"])
 
 
-class Verification(Struct, frozen=True, kw_only=True):
+class HandshakeOutcome(Struct, frozen=True, kw_only=True):
     """The outcome of a handshake: `verified`, or the status or error of the receiver's answer.
 
     `answer` is the node's whole answer.
@@ -99,7 +99,7 @@ class Verification(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def verify(access: Access, receiver: str) -> Verification:
+async def verify(access: Access, receiver: str) -> HandshakeOutcome:
     """Make a handshake, which takes a token of the receiver's rate; returns once its outcome is recorded."""
     answer = await ask(access, "verify", receiver, timeout_s=ATTEMPT_TIMEOUT_S)
-    return msgspec.convert(answer | {"answer": answer}, Verification)
+    return msgspec.convert(answer | {"answer": answer}, HandshakeOutcome)

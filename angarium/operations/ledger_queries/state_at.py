@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from actors.configuration.policy import Policy
-from actors.machine.handshake.verification import handshake_key
+from actors.machine.handshake.proof import handshake_key
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.status import Head, inspect

@@ -10,7 +10,7 @@ from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy, Rate
 from actors.machine import facts as f
 from actors.machine.evolve import evolve
-from actors.machine.handshake.verification import handshake_key
+from actors.machine.handshake.proof import handshake_key
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import Alert, Handshake, State

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from actors.configuration.policy import Policy
 from actors.machine import facts as f
-from actors.machine.handshake.verification import handshake_key
+from actors.machine.handshake.proof import handshake_key
 from actors.ports import Attempt, BatchAttempt
 
 Terms = tuple[str, str, tuple[str, ...]]

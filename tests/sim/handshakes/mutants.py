@@ -10,7 +10,7 @@ from actors.machine import commands as c
 from actors.machine import decide, evolve
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket
-from actors.machine.handshake import deciding, verification
+from actors.machine.handshake import deciding, proof
 from actors.machine.handshake.deciding import handshake_started
 from actors.machine.handshake.folding import after_handshake
 from actors.machine.outcome import Outcome
@@ -48,7 +48,7 @@ def _any_success(outcome: Outcome, *args: Any) -> Outcome:
 def _about_what_is_in_force(
     state: State, policy: Policy, command: c.RecordHandshake, *args: Any
 ) -> list[f.Fact]:
-    key = verification.handshake_key(policy)
+    key = proof.handshake_key(policy)
     begun = replace(state, handshake=replace(state.handshake, key=key) if state.handshake else None)
     return _ended(begun, policy, c.RecordHandshake(key, command.outcome, command.epoch), *args)
 
@@ -80,10 +80,10 @@ HANDSHAKE_MUTANTS = [
            ((answers, "check_proof", _any_success),),
            scenarios.secret_is_replaced),
     Mutant("handshake-secrets", "another secret needs another handshake",
-           ((verification, "key_of", _key_without_secrets),),
+           ((proof, "key_of", _key_without_secrets),),
            scenarios.secret_is_replaced),
     Mutant("handshake-url", "another URL needs another handshake",
-           ((verification, "key_of", _key_without_url),),
+           ((proof, "key_of", _key_without_url),),
            scenarios.url_is_replaced),
     Mutant("handshake-outdated", "the outcome of a handshake is about the URL and secrets that it began with",
            ((decide, "handshake_ended", _about_what_is_in_force), (evolve, "after_handshake", _fold_any_key)),

@@ -67,7 +67,7 @@ from tests.sim.mutants.storage import STORAGE_MUTANTS
 from tests.sim.mutants.tails import TAIL_MUTANTS
 from tests.sim.mutants.unknown_receivers import UNKNOWN_MUTANTS
 from tests.sim.resending.mutants import RESENDING_MUTANTS
-from tests.sim.scenarios import backlogs, rates, reading, steering, width
+from tests.sim.scenarios import abort_and_disable, backlogs, rates, reading, width
 from tests.sim.scenarios import numbering as numbers
 from tests.sim.scenarios.recovery import ownership
 from tests.sim.transforms.mutants import TRANSFORM_MUTANTS
@@ -289,7 +289,7 @@ def _numbered_as_the_last(state: State, events: tuple[Event, ...]) -> tuple[numb
 # ---- answers that steer
 
 
-def _without_steering(outcome: Answered | Failed) -> Answered | Failed:
+def _without_wishes(outcome: Answered | Failed) -> Answered | Failed:
     return replace(outcome, headers=()) if isinstance(outcome, Answered) else outcome
 
 
@@ -434,13 +434,13 @@ ALL = [
            ((scheduling, "candidates", _oldest_or_next),), width.one_event_fails_for_long),
     Mutant("aborted-again", "an event that is aborted gets no further attempt",
            ((decide, "is_aborted", lambda outcome, verdict: False),),
-           steering.events_are_aborted),
+           abort_and_disable.events_are_aborted),
     Mutant("disable-unheard", "an answer that disables counts as 410, whatever its status",
-           ((decide, "judge", lambda outcome, now: judge(_without_steering(outcome), now)),),
-           steering.receiver_errs_and_asks_for_nothing_more),
+           ((decide, "judge", lambda outcome, now: judge(_without_wishes(outcome), now)),),
+           abort_and_disable.receiver_errs_and_asks_for_nothing_more),
     Mutant("disable-after-success", "a receiver may take an event and want nothing more",
            ((decide, "asks_to_stop", lambda outcome: False),),
-           steering.receiver_takes_an_event_and_asks_for_nothing_more),
+           abort_and_disable.receiver_takes_an_event_and_asks_for_nothing_more),
     Mutant("attempts-shared", "each event has its own attempts",
            ((evolve, "after_outcome", _attempts_shared),)),
     Mutant("unparked-early", "Unparked only when everything up to `seen` is settled",

@@ -11,6 +11,7 @@ from tests.sim.handshakes import scenarios as handshakes
 from tests.sim.later import scenarios as later
 from tests.sim.resending import scenarios as resending
 from tests.sim.scenarios import (
+    abort_and_disable,
     backlogs,
     discarding,
     erasing,
@@ -20,7 +21,6 @@ from tests.sim.scenarios import (
     rates,
     reading,
     routing,
-    steering,
     unknown_receivers,
     width,
 )
@@ -103,9 +103,9 @@ ALL = (
     repairs.two_repairs_at_once, repairs.the_owner_wakes_during_a_repair,
     repairs.the_place_of_a_lost_message_is_deleted, repairs.configurations_are_recreated,
     width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down,
-    steering.events_are_aborted, steering.receiver_errs_and_asks_for_nothing_more,
-    steering.receiver_takes_an_event_and_asks_for_nothing_more, *resending.ALL, *alerts.ALL, *batches.ALL,
-    *handshakes.ALL, *choosing.ALL, *transforms.ALL,
+    abort_and_disable.events_are_aborted, abort_and_disable.receiver_errs_and_asks_for_nothing_more,
+    abort_and_disable.receiver_takes_an_event_and_asks_for_nothing_more, *resending.ALL, *alerts.ALL,
+    *batches.ALL, *handshakes.ALL, *choosing.ALL, *transforms.ALL,
     later.owner_dies_before_it_has_stored_the_entry, later.owner_dies_when_the_entry_is_stored,
     later.owner_dies_before_the_event_is_due, later.owner_dies_between_the_stub_and_the_copy,
     later.due_event_arrives_after_the_next_owners, later.entry_arrives_after_the_event_was_routed,

@@ -79,9 +79,9 @@ class Receivers:
         self._tempers = {name: _temper(self.chance) for name in names}
         self._patience = {name: self.chance.choice((1.0, 3.0, 30.0)) for name in names}
 
-        self._steering = world.random("steering")
-        self._steers: dict[str, tuple[str, ...]] = {
-            name: (ABORT, ABORT, DISABLE) for name in names if self._steering.random() < 0.5
+        self._wishing = world.random("steering")
+        self._wishes: dict[str, tuple[str, ...]] = {
+            name: (ABORT, ABORT, DISABLE) for name in names if self._wishing.random() < 0.5
         }
         self._always = False
         self.secrets: dict[str, str] = {}
@@ -90,7 +90,7 @@ class Receivers:
 
     def calm(self) -> None:
         self._tempers = dict.fromkeys(self._tempers, GOOD)
-        self._steers = {}
+        self._wishes = {}
         self.secrets.clear()
 
     def change(self, name: str) -> None:
@@ -103,16 +103,16 @@ class Receivers:
 
     def says_always(self, name: str, header: str) -> None:
         """From now on all its answers have this header."""
-        self._steers[name], self._always = (header,), True
+        self._wishes[name], self._always = (header,), True
 
     def steered(self, name: str, outcome: Outcome) -> Outcome:
         """The outcome, with the header of a receiver that steers: mostly one that does not take the event."""
-        headers = self._steers.get(name, ())
+        headers = self._wishes.get(name, ())
         if not isinstance(outcome, Answered) or not headers:
             return outcome
-        if not self._always and self._steering.random() >= (0.02 if outcome.status < 300 else 0.6):
+        if not self._always and self._wishing.random() >= (0.02 if outcome.status < 300 else 0.6):
             return outcome
-        added = (self._steering.choice(headers), "true")
+        added = (self._wishing.choice(headers), "true")
         return Answered(
             status=outcome.status, latency_ms=outcome.latency_ms, headers=(*outcome.headers, added)
         )
@@ -127,7 +127,7 @@ class Receivers:
 
     def _dislikes(self, name: str) -> bool:
         """True now and then for a receiver that steers: good ones would never answer what it could abort."""
-        return name in self._steers and not self._always and self._steering.random() < 0.3
+        return name in self._wishes and not self._always and self._wishing.random() < 0.3
 
     def pause_s(self, name: str) -> float:
         """The pause that a throttling receiver asks for."""

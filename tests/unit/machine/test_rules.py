@@ -16,7 +16,7 @@ from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
-from actors.machine.handshake.verification import handshake_key
+from actors.machine.handshake.proof import handshake_key
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step

@@ -9,7 +9,7 @@ from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.alerts.judging import alert_changes
 from actors.machine.evolve import evolve
-from actors.machine.handshake.verification import handshake_key
+from actors.machine.handshake.proof import handshake_key
 from actors.machine.state import Alert, State
 from tests.unit.worlds.values import NOW, policy
 

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from actors.configuration.policy import Policy
 from actors.machine.bucket import Bucket, RateLimit
-from actors.machine.handshake.verification import handshake_key
+from actors.machine.handshake.proof import handshake_key
 from actors.machine.scheduling.view import NoBounds, View
 from actors.machine.state import Handshake, State
 from actors.status import ReceiverState, inspect, why

@@ -1,4 +1,4 @@
-"""Verification of a request by its receiver: both signatures, and that the first is fresh.
+"""The check of a request by its receiver: both signatures, and that the first is fresh.
 
 `webhook-signature` is that of Standard Webhooks 1.0 (https://www.standardwebhooks.com): made over
 `id.timestamp.body`. `angarium-signature` is over `id.sequence.body`; a ping has no sequence, and so none.

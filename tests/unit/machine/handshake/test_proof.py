@@ -12,7 +12,7 @@ from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.handshake.deciding import PER_MINUTE_MAX, allowed_per_minute
-from actors.machine.handshake.verification import handshake_key, is_verified, limit_in_force
+from actors.machine.handshake.proof import handshake_key, is_verified, limit_in_force
 from actors.machine.outcome import Answered, Failed
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule, hold

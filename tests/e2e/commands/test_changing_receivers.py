@@ -15,7 +15,7 @@ URL = "https://example.com/hook"
 @pytest.fixture(scope="module")
 def terminal(nats_url: str, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
     """One installation for all tests, each of which has a receiver of its own."""
-    terminal = Terminal(tmp_path_factory.mktemp("steering"), nats_url)
+    terminal = Terminal(tmp_path_factory.mktemp("changing"), nats_url)
     terminal.done("setup")
     return terminal
 

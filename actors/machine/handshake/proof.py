@@ -1,4 +1,4 @@
-"""Verification: whether a receiver has proved itself under its configuration, and the rate that it allowed.
+"""Proof: whether a receiver has proved itself under its configuration, and the rate that it allowed.
 
 A handshake is about a key, a hash of its kind, the URL and the secrets. So another URL or secret needs
 another handshake, under any owner, and no fact has to say that the old one does not count any more.
@@ -26,7 +26,7 @@ def handshake_key(policy: Policy) -> str:
 
 @lru_cache(maxsize=KEYS_KEPT_MAX)
 def key_of(kind: str, url: str, secrets: tuple[str, ...], old_secrets: tuple[OldSecret, ...]) -> str:
-    """The key of a handshake about these."""
+    """The key of a handshake, from what it proves: kind, URL, secrets."""
     return stable_hash(
         "\n".join([kind, url, *secrets, "", *(each.secret for each in old_secrets)]), KEY_BYTES
     )
