@@ -171,7 +171,7 @@ def test_wide_cuts_nothing() -> None:
     assert "0190f5a2-7e3c-7a0e-9c57-3f0d1e2b4c5d  1024" in lines[1]
 
 
-def test_receivers_fit_80_columns_and_unknown_values_are_no_zero() -> None:
+def test_receivers_fit_80_columns_and_unknown_values_are_not_zero() -> None:
     lines = ESCAPE.sub("", seen(RECEIVERS)).splitlines()
     assert len(lines) == 3
     assert max(map(len, lines)) <= 80

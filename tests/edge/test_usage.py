@@ -142,7 +142,7 @@ def test_no_server_is_one_line_too(arguments: list[str], capsys: pytest.CaptureF
     assert err.count("\n") == 1
 
 
-def test_a_variable_that_is_no_setting_is_noted(
+def test_a_variable_that_is_not_a_setting_is_noted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ANGARIUM_SHARD", "hush")
@@ -195,7 +195,7 @@ def test_an_output_that_cannot_be_written_is_one_line() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_closed_output_is_no_defect() -> None:
+def test_a_closed_output_is_not_a_defect() -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", '"$0" -m angarium --version >&-', sys.executable],
         env={"PYTHONPATH": str(ROOT)},
@@ -225,7 +225,7 @@ def test_doctor_names_a_missing_server(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["receiver", "put", "-h"], ["listen", "--help"]])
-def test_help_is_no_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_not_an_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(arguments) == 0
     assert "Usage: angarium" in capsys.readouterr().out
 
@@ -482,7 +482,7 @@ def test_every_error_of_ours_is_shown_by_its_text(
     assert "doctor" not in told[NotPermitted][1]
 
 
-def test_an_argument_that_is_no_text_is_wrong_usage(
+def test_an_argument_that_is_not_text_is_wrong_usage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("angarium.cli.live.inspection.perform", lambda *_: "\udcff".encode())

@@ -22,7 +22,8 @@ VAGUE_TITLE = re.compile(
     r"test_((what|who|whom|whose|where|how)(so|ever)?|behind|"
     r"it|its|neither|nor|not|of|so|that|they|those|one_(that|who))_|"
     r"test_\w*?_?(whatever|however|everybody|of_late|just_now|goes_on|word_of|where_nothing|"
-    r"tells?_of|is_told_(those|to)|says_it_too|with_whom|now_and_then|is_had|there_is_to_know|"
+    r"tells?_of|is_told_(those|to)|holds?_up_no|no_wonder|ailment|those_(that|who)|is_none|all_the_same|"
+    r"says_it_too|with_whom|now_and_then|is_had|there_is_to_know|"
     r"worked_off|a_look|(few|earlier)_looks|that_is_none|that_none_can|that_there_(is|are)|is_no_news|"
     r"gives?_way(?!_to_the_next)|gave_way|tells?|(is|are)_told_of|told_as|heard_of)(_|\Z)"
 )

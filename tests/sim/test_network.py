@@ -132,7 +132,7 @@ def test_a_cut_connection_is_noticed_made_again_and_keeps_its_subscriptions() ->
     assert heard == [b"kept for the next connection"]
 
 
-def test_a_server_that_is_killed_has_all_that_it_acknowledged() -> None:
+def test_a_server_that_is_killed_has_everything_that_it_acknowledged() -> None:
     run = Run(2)
 
     async def work(js: JetStream) -> None:

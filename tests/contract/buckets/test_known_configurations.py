@@ -401,7 +401,7 @@ async def test_without_a_bucket_the_answer_is_unavailable(js: JetStream, prefix:
         await configurations.stored.get(RECEIVER)
 
 
-async def test_a_question_that_fails_when_its_callers_have_given_up_is_no_defect(
+async def test_a_question_that_fails_after_its_callers_gave_up_is_not_a_defect(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, fails = asyncio.Event(), asyncio.Event()

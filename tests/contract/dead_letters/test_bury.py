@@ -151,7 +151,7 @@ async def test_an_event_that_is_gone_is_buried_as_headers_alone(js: JetStream, n
     assert [(letter.data, letter.headers["Angarium-Body"]) for letter in found] == [(b"", "gone")] * 2
 
 
-async def test_many_are_buried_at_once_those_that_are_gone_too(js: JetStream, names: Names) -> None:
+async def test_many_events_are_buried_at_once_even_if_some_are_gone(js: JetStream, names: Names) -> None:
     positions = []
     for number in range(1, 101):
         await publish(js, names, "acme.other")
@@ -231,7 +231,7 @@ async def test_events_for_unknown_names_are_read_once_and_published_two_at_a_tim
     assert (asked, read, most) == (1, [63], 2)
 
 
-async def test_a_letter_that_cannot_be_stored_holds_up_no_other(
+async def test_a_letter_that_cannot_be_stored_does_not_delay_others(
     faulty: FaultyJetStream, names: Names
 ) -> None:
     mine = [name for name in (f"acme.x{number}" for number in range(400)) if shard(name) == shard(RECEIVER)]

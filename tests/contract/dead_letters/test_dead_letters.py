@@ -84,7 +84,7 @@ async def test_without_a_stream_there_is_an_error(js: JetStream, prefix: str) ->
         await DeadLetters(js, Names(prefix)).end()
 
 
-async def test_letters_of_a_receiver_of_a_tenant_of_all(
+async def test_letters_are_listed_by_receiver_by_tenant_and_all(
     js: JetStream, names: Names, dead: DeadLetters
 ) -> None:
     for receiver in (ONE, OTHER, FOREIGN, ONE):

@@ -153,7 +153,9 @@ async def test_the_answer_of_a_single_server_is_believed_at_once(js: JetStream, 
     assert (info.last, info.heard_s) == (1, 0.0)
 
 
-async def test_a_deposed_leaders_silence_is_no_answer(js: JetStream, names: Names, deposed: Deposed) -> None:
+async def test_a_deposed_leaders_silence_is_not_an_answer(
+    js: JetStream, names: Names, deposed: Deposed
+) -> None:
     for _ in range(2):
         await publish(js, names, RECEIVER)
     deposed.end = 1

@@ -191,7 +191,7 @@ class TestReadTail:
         assert isinstance(lost, NotOwned)
         assert f"after our claim at {claimed.journal_position}" in lost.why
 
-    async def test_a_tail_without_our_claim_is_none(
+    async def test_a_tail_without_our_claim_is_not_owned(
         self, js: JetStream, names: Names, shard: Recording
     ) -> None:
         claimed = await own(js, names, "b")

@@ -57,13 +57,13 @@ async def test_the_receivers_with_snapshots_are_listed_for_one_shard(js: JetStre
     assert sorted(await snapshots.receivers()) == ["acme.r0", "acme.r1", "acme.r2"]
 
 
-async def test_a_checkpoint_alone(js: JetStream, names: Names) -> None:
+async def test_a_checkpoint_is_stored_without_snapshots(js: JetStream, names: Names) -> None:
     snapshots = Snapshots(js, names, await own(js, names, "a"))
     assert await snapshots.write([], [], 7, Checkpoint(journal_position=7))
     assert await read_checkpoint(js, names, SHARD) == Checkpoint(journal_position=7)
 
 
-async def test_more_than_one_batch_takes(js: JetStream, names: Names) -> None:
+async def test_snapshots_beyond_one_batch_are_all_stored(js: JetStream, names: Names) -> None:
     snapshots = Snapshots(js, names, await own(js, names, "a"))
     many = states(2 * BATCH_MESSAGES_MAX + 3)
     assert await snapshots.write(many, [], 7, Checkpoint(journal_position=7))

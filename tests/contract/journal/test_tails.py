@@ -119,7 +119,7 @@ async def test_a_deleted_message_is_waited_for_once_and_a_loss_is_noticed_after_
     assert await find_loss(js, names.deliveries, mark) is not None
 
 
-async def test_a_stream_that_ends_before(js: JetStream, names: Names) -> None:
+async def test_a_stream_that_ends_below_the_mark_has_lost_its_tail(js: JetStream, names: Names) -> None:
     loss = await find_loss(js, names.deliveries, Mark(position=4, stored_at=1.5))
     assert loss is not None
     assert "it ends at 0, but the message at 4 was read from it" in loss.why

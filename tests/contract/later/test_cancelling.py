@@ -125,7 +125,7 @@ async def test_a_list_continues_after_the_last_event_of_a_page(js: JetStream, na
 
 
 @pytest.mark.parametrize("headers", [{}, {"Angarium-Taken": "x"}, {"Angarium-Published": "x"}])
-async def test_a_message_that_is_no_entry_is_left_out(
+async def test_a_message_that_is_not_an_entry_is_left_out(
     js: JetStream, names: Names, headers: dict[str, str]
 ) -> None:
     now = int(time.time())

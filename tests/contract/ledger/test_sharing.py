@@ -85,7 +85,7 @@ async def sequences(ledger: InDatabase) -> dict[int, int]:
     return dict(rows)
 
 
-async def test_the_shares_are_parted_among_those_who_live(
+async def test_live_writers_divide_the_shares(
     js: JetStream, names: Names, in_database: InDatabase, stores: Any
 ) -> None:
     one, two, three = [Process(js, names, await stores()) for _ in range(3)]
@@ -282,7 +282,7 @@ async def test_a_drop_that_was_broken_off_is_ended_by_the_next(in_database: InDa
 
 
 @pytest.mark.usefixtures("one")
-async def test_partitions_that_another_process_drops_meanwhile_are_no_error(
+async def test_partitions_that_another_process_drops_meanwhile_cause_no_error(
     in_database: InDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process whose connection was lost leaves a statement to PostgreSQL, which ends it in its own time."""

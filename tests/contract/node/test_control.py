@@ -239,9 +239,7 @@ async def service(wire: Wire, prefix: str, control: ControlServer) -> AsyncItera
 
 
 @pytest.mark.parametrize("tail", ["", ".{name}", ".{name}.node-1"])
-async def test_a_node_is_found_by_any_who_look_for_it(
-    js: JetStream, prefix: str, service: MicroService, tail: str
-) -> None:
+async def test_any_client_finds_a_node(js: JetStream, prefix: str, service: MicroService, tail: str) -> None:
     asked = tail.format(name=prefix)
     ping = await ask(js, f"$SRV.PING{asked}")
     assert ping == {

@@ -168,7 +168,7 @@ async def test_a_tenant_that_has_caught_up_is_not_named(js: JetStream, names: Na
     assert await told(js, names) == []
 
 
-async def test_only_so_many_are_named_those_that_wait_the_longest(js: JetStream, names: Names) -> None:
+async def test_only_the_tenants_that_wait_longest_are_named(js: JetStream, names: Names) -> None:
     tenants = [f"t{number}" for number in range(routing_findings.TENANTS_SHOWN_MAX + 2)]
     await publish(js, names, *tenants)
     await record(js, names, len(tenants), {tenant: at for at, tenant in enumerate(tenants, 1)})

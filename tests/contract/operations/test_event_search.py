@@ -203,7 +203,7 @@ def test_an_event_may_have_an_unrecorded_end_while_the_ledger_lags_or_has_a_gap(
 @pytest.mark.parametrize(
     "tenant", ["acme", "order", None], ids=["its tenant", "a tenant named like its type", "all"]
 )
-async def test_an_event_of_a_type_with_a_wildcard_is_no_event_of_any_receiver(
+async def test_an_event_of_a_type_with_a_wildcard_belongs_to_no_receiver(
     access: Access, monkeypatch: pytest.MonkeyPatch, tenant: str | None
 ) -> None:
     """nats-server stores it without a partition, so a part of its type stands where tenants do."""

@@ -87,7 +87,7 @@ async def test_replace_says_that_it_is_meant_and_keeps_the_secrets(bench: Puttin
     assert await bench.stored() == {"url": URL, "secrets": []}
 
 
-async def test_another_value_is_no_loss(bench: Putting) -> None:
+async def test_another_value_is_not_a_loss(bench: Putting) -> None:
     await bench.store(FULL)
     done = await bench.put(FULL | {"order": "strict", "paused": False, "rate": None})
     assert list(map(str, done.changes)) == [

@@ -46,7 +46,7 @@ async def told(js: JetStream, names: Names) -> list[Finding]:
     return await unhealthy_findings.unhealthy_findings(js, installation(names.prefix))
 
 
-async def test_each_ailment_is_named_the_worst_first(js: JetStream, names: Names) -> None:
+async def test_unhealthy_receivers_are_named_the_worst_first(js: JetStream, names: Names) -> None:
     await put(js, names, waits("acme.behind", NOW - 3 * HOUR))
     await put(js, names, waits("acme.paused", NOW - HOUR), b'{"url":"https://x.example/","paused":true}')
     await put(js, names, waits("acme.throttled", NOW - 60, throttled_until=NOW + HOUR))
@@ -183,7 +183,7 @@ def test_a_snapshot_of_a_healthy_receiver_costs_one_comparison() -> None:
     assert found.ailment == "offline"
 
 
-def test_the_time_after_an_attempt_that_failed_through_us_is_no_ailment() -> None:
+def test_time_after_a_failure_of_the_node_is_not_reported() -> None:
     refused = f.AttemptFailed(receiver="acme.well", events=(), at=NOW - HOUR + 5, attempt=2, ours=True)
     state = State(receiver="acme.well", opened=True, failing_since=NOW - HOUR, last=refused)
     raw = b'{"url":"https://x.example/"}'

@@ -91,7 +91,7 @@ async def test_a_page_holds_about_a_mebibyte(js: JetStream, names: Names) -> Non
     assert not batch.complete
 
 
-async def test_an_event_larger_than_a_page_is_read_all_the_same(js: JetStream, names: Names) -> None:
+async def test_an_event_larger_than_a_page_is_read(js: JetStream, names: Names) -> None:
     await publish(js, names, RECEIVER, bytes(256 << 10))
     assert positions(await of(js, names).read(RECEIVER, 0, 1, 1)) == [1]
 

@@ -176,7 +176,7 @@ async def test_half_a_batch_is_asked_for_again(script: Script) -> None:
     assert script.numbers() == [1, 2, 3, 4, 5]
 
 
-async def test_as_many_more_are_asked_for_as_may_be_besides(script: Script) -> None:
+async def test_a_request_includes_the_additional_room(script: Script) -> None:
     script.more = 20
     script.hand_out(*range(1, 6), size=10)
     assert (await script.request(2))["batch"] == 25
@@ -253,7 +253,7 @@ async def test_no_request_follows_a_message_that_did_not_fit_until_all_have_ende
     assert (await script.request(4))["batch"] == 1
 
 
-async def test_when_a_message_came_with_another_request_more_is_asked_again(script: Script) -> None:
+async def test_a_limit_is_requested_again_though_a_message_came_with_another_request(script: Script) -> None:
     script.hand_out(1, 2, 3, 4, 5, size=10)
     await script.request(2)
     script.limit_reached(5, REQUEST_BYTES_MAX - 50)
@@ -452,7 +452,7 @@ async def test_a_puller_held_from_the_start_requests_messages_when_it_is_release
     await script.puller.stop()
 
 
-async def test_silence_is_no_wonder_while_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_does_not_end_a_held_puller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull, "IDLE_HEARTBEAT_S", 0.005)
     held, going = Script(), Script()
     held.puller.set_pulling_paused(True)
@@ -464,7 +464,7 @@ async def test_silence_is_no_wonder_while_it_is_held(monkeypatch: pytest.MonkeyP
         await script.puller.stop()
 
 
-async def test_after_a_gap_it_is_quiet(script: Script) -> None:
+async def test_a_puller_requests_nothing_after_a_gap(script: Script) -> None:
     script.hand_out(2)
     script.hand_out(1)
     script.hear(Status="400")

@@ -292,7 +292,7 @@ async def test_a_redrive_stops_at_a_full_stream_and_continues_later(js: JetStrea
     assert [message.data for message in await sent(js, names)] == [b"4", b"5"]
 
 
-async def test_an_event_that_is_too_large_holds_up_no_other(js: JetStream, names: Names) -> None:
+async def test_an_event_that_is_too_large_does_not_delay_others(js: JetStream, names: Names) -> None:
     await bury(js, names, ONE, 1)
     position = await publish(js, names, ONE, bytes(4000))
     await DeadLetterWriter(js, names).bury(ONE, [Burial(position=position, reason="rejected", sequence=2)])
@@ -304,7 +304,9 @@ async def test_an_event_that_is_too_large_holds_up_no_other(js: JetStream, names
 
 
 @pytest.mark.parametrize("server", ["nats-server"], indirect=True)
-async def test_an_event_whose_headers_are_too_large_holds_up_no_other(js: JetStream, names: Names) -> None:
+async def test_an_event_whose_headers_are_too_large_does_not_delay_others(
+    js: JetStream, names: Names
+) -> None:
     """Letters of older versions may have as many as JetStream takes; these are not read."""
     await bury(js, names, ONE, 1)
     headers = {"Angarium-Reason": "rejected", "Angarium-Id": "e2", "traceparent": "v" * 65_400}

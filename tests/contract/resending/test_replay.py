@@ -355,7 +355,7 @@ async def test_a_replay_stops_at_a_full_stream_and_continues_later(js: JetStream
     assert bodies(await sent_again(js, names)) == [0, 1, 2, 3]
 
 
-async def test_an_event_that_is_too_large_holds_up_no_other(js: JetStream, names: Names) -> None:
+async def test_an_event_that_is_too_large_does_not_delay_others(js: JetStream, names: Names) -> None:
     await published(js, names, 1)
     large = await publish(js, names, ONE, bytes(4000))
     await published(js, names, 3)

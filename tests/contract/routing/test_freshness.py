@@ -44,7 +44,7 @@ async def freshness(bucket: Bucket, clocks: Clocks) -> Freshness:
     return Freshness(JetStream(FakeServer().connect("test")), bucket.catch_up, clocks)
 
 
-async def test_the_leader_is_asked_once_for_all_that_comes_within_half_a_second(
+async def test_the_leader_is_asked_once_for_everything_that_comes_within_half_a_second(
     freshness: Freshness, bucket: Bucket, clocks: Clocks
 ) -> None:
     assert not freshness.covers(freshness.now())
@@ -70,7 +70,7 @@ async def test_all_callers_wait_for_the_same_answer(freshness: Freshness, bucket
     assert bucket.asked == 1
 
 
-async def test_an_answer_to_a_question_from_before_is_none(
+async def test_an_answer_to_an_earlier_question_does_not_count(
     freshness: Freshness, bucket: Bucket, clocks: Clocks
 ) -> None:
     """An answer to a question from before a sleep says nothing about an event from after it."""

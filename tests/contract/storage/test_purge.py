@@ -164,7 +164,7 @@ class TestPurgeJournal:
         assert await purge_journal(js, names, SHARDS) is None
         assert await first_left(js, names) == 1
 
-    async def test_a_claimer_reads_all_that_it_needs_while_others_purge(
+    async def test_a_claimer_reads_everything_that_it_needs_while_others_purge(
         self, js: JetStream, names: Names, shards: list[Shard]
     ) -> None:
         """Between its claim and the end of its reading no other node can move its checkpoint."""

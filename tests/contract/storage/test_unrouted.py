@@ -84,7 +84,7 @@ async def test_events_that_follow_one_of_a_parked_tenant_are_purged_by_subject(
     assert await left(js, names, OTHER) == [EVENTS]
 
 
-async def test_a_stray_is_no_sample(js: JetStream, names: Names, recorded: Recorded) -> None:
+async def test_a_stray_is_not_a_sample(js: JetStream, names: Names, recorded: Recorded) -> None:
     """A stray is in no partition, and no router gives it up; others must not be evicted for it."""
     assert isinstance(await js.publish(names.publish_event(TENANT, "order.*"), b"x" * 1000), Stored)
     sampled = await samples_of_events(js, names, await stream_info(js, names.events))

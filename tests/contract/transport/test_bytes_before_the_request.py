@@ -44,7 +44,7 @@ def is_early(connection: Http1Connection, exchange: Exchange, wire: Mock) -> boo
 
 
 @pytest.mark.parametrize("tls", [False, True])
-async def test_bytes_read_between_start_and_write_are_no_answer(
+async def test_bytes_read_between_start_and_write_are_not_an_answer(
     ends: tuple[socket.socket, socket.socket], tls: bool
 ) -> None:
     connection, wire = opened(ends[0], Mock(), tls=tls)
@@ -54,7 +54,9 @@ async def test_bytes_read_between_start_and_write_are_no_answer(
     assert is_early(connection, exchange, wire)
 
 
-async def test_bytes_read_before_the_start_are_no_answer(ends: tuple[socket.socket, socket.socket]) -> None:
+async def test_bytes_read_before_the_start_are_not_an_answer(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
     connection, wire = opened(ends[0], Mock())
     connection.data_received(OK)
     exchange = started(connection)
@@ -62,7 +64,7 @@ async def test_bytes_read_before_the_start_are_no_answer(ends: tuple[socket.sock
     assert is_early(connection, exchange, wire)
 
 
-async def test_unread_bytes_are_no_answer(ends: tuple[socket.socket, socket.socket]) -> None:
+async def test_unread_bytes_are_not_an_answer(ends: tuple[socket.socket, socket.socket]) -> None:
     connection, wire = opened(ends[0], Mock())
     ends[1].sendall(OK)
     exchange = started(connection)

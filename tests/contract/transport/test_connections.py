@@ -136,7 +136,7 @@ async def test_a_kept_connection_with_unread_bytes_is_replaced(
     assert receiver.connections == 2
 
 
-async def test_bytes_that_come_before_the_first_request_are_no_answer(
+async def test_bytes_that_come_before_the_first_request_are_not_an_answer(
     post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()

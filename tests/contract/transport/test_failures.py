@@ -119,7 +119,7 @@ async def test_a_receiver_that_reads_nothing_ends_at_the_deadline(post: Post, re
     assert failed(await post(body=b"x" * (8 << 20), timeout_s=SOON_S)).kind is FailureKind.TIMEOUT
 
 
-async def test_a_defect_of_ours_in_reading_an_answer_is_no_failure_of_the_receiver(
+async def test_a_defect_of_ours_in_reading_an_answer_is_not_a_failure_of_the_receiver(
     post: Post, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:

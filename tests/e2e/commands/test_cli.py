@@ -120,7 +120,7 @@ def test_publish_of_lines_keeps_their_order(terminal: Terminal) -> None:
     assert positions == sorted(positions)
 
 
-def test_a_repeat_is_reported_and_is_no_failure(terminal: Terminal) -> None:
+def test_a_repeat_is_reported_and_is_not_a_failure(terminal: Terminal) -> None:
     first = terminal.json("publish", "acme.twice", "{}", "--id", "order-7")
     assert terminal.json("publish", "acme.twice", "{}", "--id", "order-7") == first | {"duplicate": True}
     other = terminal.json("publish", "acme.other", "{}", "--id", "order-7")
@@ -445,7 +445,7 @@ def test_a_node_that_was_killed_is_missed(terminal: Terminal) -> None:
 # ---- interruptions
 
 
-def test_a_reader_that_has_enough_is_no_error_of_ours(terminal: Terminal) -> None:
+def test_a_reader_that_has_enough_is_not_an_error_of_ours(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.pipe", "--url", URL, "--unsigned")
     with terminal.start("publish", "acme.pipe", "--lines", "--json") as process:
         process.stdin.write("1\n")

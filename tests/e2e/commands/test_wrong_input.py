@@ -27,7 +27,7 @@ def test_an_unknown_tenant_is_noted(terminal: Terminal, command: tuple[str, ...]
     assert "has no receivers" not in terminal.run(*command, "acme").stderr
 
 
-def test_a_phase_without_receivers_is_no_unknown_tenant(terminal: Terminal) -> None:
+def test_a_phase_without_receivers_is_not_an_unknown_tenant(terminal: Terminal) -> None:
     assert "no receivers" not in terminal.run("receiver", "list", "acme", "--phase", "offline").stderr
 
 

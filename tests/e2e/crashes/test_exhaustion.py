@@ -81,7 +81,7 @@ class HangingReceivers:
         pytest.param(10_000, None, 15.0, marks=[pytest.mark.soak, pytest.mark.alone]),
     ],
 )
-async def test_receivers_that_hang_hold_up_no_others(
+async def test_receivers_that_hang_do_not_delay_others(
     fleet: Fleet, hanging: int, descriptors: int | None, timeout_s: float
 ) -> None:
     may_open(hanging + OTHERS)

@@ -217,9 +217,7 @@ async def test_letters_are_dropped_if_that_is_meant(alone: Terminal, js: JetStre
     assert alone.json("dead", "drop", "drop.one") == {"dropped": 0}
 
 
-async def test_letters_are_redriven_and_those_that_cannot_be_are_named(
-    alone: Terminal, js: JetStream
-) -> None:
+async def test_letters_are_redriven_and_the_others_are_named(alone: Terminal, js: JetStream) -> None:
     alone.done("receiver", "put", "again.one", "--url", "https://x.example/")
     letters = [await bury(js, "again.one", number) for number in range(1, 5)]
     letters.append(await bury(js, "again.one", 5, b"", body="gone"))

@@ -107,7 +107,7 @@ def test_repeats_belong_to_the_crash_before_them() -> None:
     assert repeats(seen, [2.5, 4.5]) == [1, 2, 1]
 
 
-def test_an_attempt_after_a_failure_is_no_repeat() -> None:
+def test_an_attempt_after_a_failure_is_not_a_repeat() -> None:
     assert repeats(record("a", (1, "a", 503), (1, "a", None), (1, "a"))) == [0]
 
 
@@ -123,7 +123,7 @@ def test_repeats_need_a_crash_and_are_bounded() -> None:
     assert list(needless_repeats([again], [crash_at])) == []
 
 
-def test_a_crash_may_repeat_all_that_a_relaxed_receiver_had_in_flight() -> None:
+def test_a_crash_may_repeat_everything_that_a_relaxed_receiver_had_in_flight() -> None:
     many = [(number, f"e{number}") for number in range(1, REPEATS_MAX + 4)]
     again = Record(receiver="t.r", wide=4, arrivals=record("", *many, *many).arrivals)
     assert list(needless_repeats([again], [float(len(many))])) == []

@@ -207,7 +207,7 @@ async def test_a_note_names_no_flag_of_the_command_line(api: Api, url: str) -> N
         assert not COMMAND_LINE.search(note)
 
 
-async def test_a_body_that_is_no_configuration_is_refused(api: Api) -> None:
+async def test_a_body_that_is_not_a_configuration_is_refused(api: Api) -> None:
     await api.receiver("acme.billing")
     json = {"content-type": "application/json"}
     async with await manager(api) as client:

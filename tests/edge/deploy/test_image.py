@@ -56,7 +56,7 @@ def locked(name: str) -> dict[str, str]:
     return found
 
 
-def test_the_locked_packages_are_those_that_the_project_requires() -> None:
+def test_the_lock_has_the_packages_that_the_project_requires() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = list(project["project"]["dependencies"])
     for extra in EXTRAS:

@@ -205,7 +205,7 @@ def test_a_redrive_that_is_not_permitted_ends_at_once(server: Server, tmp_path: 
     assert "does not permit this user to publish to $KV.angarium_actors._redrive: use another user" in refusal
 
 
-async def test_a_ledger_follows_all_that_happens_and_nothing_is_refused_to_it(
+async def test_a_ledger_follows_everything_that_happens_and_nothing_is_refused_to_it(
     server: Server, tmp_path: Path
 ) -> None:
     kept = f"sqlite:///{tmp_path}/ledger.db"

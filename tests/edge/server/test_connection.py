@@ -109,7 +109,7 @@ async def test_a_connection_that_has_just_broken_is_written_to_without_harm(
 
 
 @pytest.mark.parametrize("killed", [True, False])
-async def test_a_server_that_comes_back(
+async def test_a_connection_continues_when_its_server_returns(
     server: EmbeddedServer, wire: NatsWire, js: JetStream, killed: bool
 ) -> None:
     """Pending requests end at once, listeners are notified, subscriptions and streams continue."""

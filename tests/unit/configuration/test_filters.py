@@ -100,7 +100,7 @@ def test_the_truth_of_a_filter_is_that_of_jmespath(text: str, result: str) -> No
     assert judged(text).value == result
 
 
-def test_a_boolean_is_no_number_at_any_depth() -> None:
+def test_a_boolean_is_not_a_number_at_any_depth() -> None:
     for text in (
         "`[true]` == `[1]`",
         '`{"a": false}` == `{"a": 0}`',
@@ -167,7 +167,7 @@ def test_a_body_that_is_not_json_does_not_match(body: bytes) -> None:
         ("a[*]" + "[*]" * 40, "nested deeper than 32"),
     ],
 )  # fmt: skip
-def test_an_expression_that_is_no_filter_is_refused_with_the_reason(text: str, why: str) -> None:
+def test_an_expression_that_is_not_a_filter_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(NotAFilter) as refused:
         compile_expression(text)
     assert why in str(refused.value)

@@ -85,7 +85,7 @@ def test_an_invalid_rate_is_refused_with_an_example(rate: object) -> None:
     assert problem.endswith('write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}')
 
 
-def test_a_long_text_is_no_rate_in_a_short_sentence() -> None:
+def test_a_long_text_is_not_a_rate_in_a_short_sentence() -> None:
     (problem,) = problems(rate="9" * 60_000)
     assert len(problem) < 150
 
@@ -223,7 +223,7 @@ def test_headers_that_are_ours(name: str) -> None:
     assert problems(headers={name: "x"}) == [f"headers.{name}: set by Angarium itself; leave it out"]
 
 
-def test_a_header_whose_value_is_no_text_is_named() -> None:
+def test_a_header_whose_value_is_not_text_is_named() -> None:
     assert problems(headers={"x-a": "1", "x-b": 2}) == ["headers.x-b: must be a string"]
 
 

@@ -113,7 +113,7 @@ async def test_a_flood_of_questions_about_the_service_costs_a_bounded_number_of_
     assert len(wire.answers) == ANSWERS_AT_ONCE
 
 
-async def test_beyond_those_that_are_denied_nothing_is_even_answered() -> None:
+async def test_beyond_the_largest_number_of_denials_nothing_is_answered() -> None:
     wire, names = Stuck(), Names()
     control = ControlServer(wire, names, Busy())  # type: ignore[arg-type]
     await control.start()

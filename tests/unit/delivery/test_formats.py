@@ -125,7 +125,7 @@ def test_a_cloudevent_says_that_it_was_sent_again_and_whose_trace_it_is_in(body_
         b"[" * 200 + b'"' + b'\\"' * 100_000,
     ],
 )
-def test_a_body_that_is_no_json_is_sent_in_base64(body: bytes) -> None:
+def test_a_body_that_is_not_json_is_sent_in_base64(body: bytes) -> None:
     event = replace(EVENT, body=body)
     written = base64.b64encode(body).decode()
     assert enveloped(event)["data_base64"] == written

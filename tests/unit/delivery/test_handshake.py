@@ -122,7 +122,7 @@ def test_each_secret_that_signs_now_is_proof() -> None:
     assert isinstance(ask(proving(), two), Answered)
 
 
-def test_an_hmac_of_anything_else_is_no_proof() -> None:
+def test_an_hmac_of_anything_else_is_not_proof() -> None:
     wrong = "the hmac of the answer is wrong"
     assert why(proving(OTHER_KEY)) == wrong
     other_nonce = Receiver(
@@ -156,7 +156,7 @@ def test_an_hmac_of_anything_else_is_no_proof() -> None:
         (b" " * (ANSWER_MAX + 1), "more than 4096 bytes"),
     ],
 )
-def test_a_hostile_answer_is_no_proof(body: bytes, said: str) -> None:
+def test_a_hostile_answer_is_not_proof(body: bytes, said: str) -> None:
     assert said in why(Receiver(body))
 
 
@@ -278,7 +278,7 @@ def test_the_origin_is_that_of_the_settings() -> None:
         assert receiver.given["webhook-request-origin"] == "events.example.com"
 
 
-def test_a_status_alone_is_no_consent() -> None:
+def test_a_status_alone_is_not_consent() -> None:
     assert why(Receiver(), CLOUDEVENTS) == "the answer has no webhook-allowed-origin"
     assert (
         why(consent(origin="else.example"), CLOUDEVENTS) == "webhook-allowed-origin is neither * nor angarium"
@@ -286,7 +286,7 @@ def test_a_status_alone_is_no_consent() -> None:
 
 
 @pytest.mark.parametrize("rate", ["", "0", "-1", "1.5", "+1", "ten", "1_000", "٣", "000"])
-def test_a_rate_that_cannot_be_read_is_no_consent(rate: str) -> None:
+def test_a_rate_that_cannot_be_read_is_not_consent(rate: str) -> None:
     assert why(consent(origin="*", rate=rate), CLOUDEVENTS).startswith("webhook-allowed-rate is neither")
 
 

@@ -42,7 +42,7 @@ async def test_the_messages_before_a_hole_are_taken_first() -> None:
     assert await reader([5, 6, 8], [5, 6, 7, 8]).read(4) == [message(5), message(6)]
 
 
-async def test_a_message_that_the_leader_has_is_no_gap() -> None:
+async def test_a_message_that_the_leader_has_is_not_a_gap() -> None:
     assert await reader([8], [7, 8]).read(6) == [message(7)]
     assert await reader([], [7, 8]).read(6) == [message(7)]
 

@@ -56,7 +56,7 @@ def test_a_handshake_with_a_number_for_a_challenge_signs_no_event() -> None:
 
 
 @pytest.mark.parametrize("numbers", ["7", None])
-def test_a_timestamp_is_no_number(numbers: str | None) -> None:
+def test_a_timestamp_is_not_a_number(numbers: str | None) -> None:
     """A captured request, even a ping, comes again under the number 1,800,000,000, rightly signed."""
     captured = headers(BODY, numbers)
     captured["angarium-sequence"] = captured["webhook-timestamp"]
@@ -80,7 +80,7 @@ def test_a_body_chosen_by_a_producer_gives_no_other_id_and_time() -> None:
         verify(forged, b"anything", [parse_key(SECRET)], float(later))
 
 
-def test_an_event_whose_number_was_taken_off_is_no_ping() -> None:
+def test_an_event_whose_number_was_taken_off_is_not_a_ping() -> None:
     """A gateway that passes webhook-* alone: each event is answered 204, and none is done."""
     event = headers(BODY)
     del event["angarium-sequence"], event["angarium-signature"]
@@ -88,7 +88,7 @@ def test_an_event_whose_number_was_taken_off_is_no_ping() -> None:
     assert not (isinstance(found, Answer) and found.status == 204), "said delivered, did nothing"
 
 
-def test_another_senders_event_is_no_ping() -> None:
+def test_another_senders_event_is_not_a_ping() -> None:
     """Standard Webhooks without Angarium's headers: the README says "genuine"; it is answered 204 unseen."""
     event = {name: value for name, value in headers(BODY).items() if name.startswith("webhook-")}
     found = receiver().receive("POST", event, BODY)
@@ -96,13 +96,13 @@ def test_another_senders_event_is_no_ping() -> None:
 
 
 @pytest.mark.parametrize("point", [bytes(32), b"\1" + bytes(31)])
-def test_a_public_key_of_small_order_is_no_key(point: bytes) -> None:
+def test_a_public_key_of_small_order_is_not_a_key(point: bytes) -> None:
     """A placeholder such as whpk_AAAA… accepts signatures made without a secret."""
     with pytest.raises(InvalidKey):
         parse_key("whpk_" + base64.b64encode(point).decode())
 
 
-def test_a_public_key_that_is_no_point_is_no_key() -> None:
+def test_a_public_key_that_is_not_a_point_is_not_a_key() -> None:
     with pytest.raises(InvalidKey):
         parse_key("whpk_" + base64.b64encode((2).to_bytes(32, "little")).decode())
 

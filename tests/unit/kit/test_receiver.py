@@ -72,7 +72,7 @@ def test_a_repeat_is_answered_without_work_once_the_first_succeeded(kind: str) -
     connection.close()
 
 
-def test_a_delivery_that_comes_too_fast_gets_429_and_is_no_repeat() -> None:
+def test_a_delivery_that_comes_too_fast_gets_429_and_is_not_a_repeat() -> None:
     known = receiver(limiter=FixedWindow(1, 60.0), numbers=MemoryNumbers())
     assert isinstance(post(known), Delivery)
     refused = post(known, "8")

@@ -34,7 +34,7 @@ def _document(raw: bytes) -> str:
         (b"{", TEXT, ["rate", "url"]),
     ],
 )
-def test_members_written_in_another_way_are_no_change(
+def test_members_written_in_another_way_are_not_a_change(
     before: bytes | None, after: bytes, members: list[str]
 ) -> None:
     assert changed(None if before is None else _document(before), _document(after)) == members

@@ -334,13 +334,13 @@ def test_a_limit_may_end() -> None:
     assert (actor.state.limit, actor.state.bucket) == (None, None)
 
 
-def test_another_url_ends_all_that_held_the_receiver_back() -> None:
+def test_another_url_ends_everything_that_held_the_receiver_back() -> None:
     actor = held_back()
     only(actor.adopt(policy(url="https://other.example")))
     assert_let_go(actor)
 
 
-def test_resume_ends_all_that_held_the_receiver_back() -> None:
+def test_resume_ends_everything_that_held_the_receiver_back() -> None:
     actor = held_back()
     actor.do(c.ResumeReceiver())
     assert_let_go(actor)

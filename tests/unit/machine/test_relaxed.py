@@ -202,7 +202,7 @@ def test_only_a_relaxed_receiver_is_backed_off_beyond_its_events(given: Policy) 
     assert (actor.state.backoff_until > 0) is (given.order == "relaxed")
 
 
-def test_rejections_and_pings_are_no_failures_of_the_receiver() -> None:
+def test_rejections_and_pings_are_not_failures_of_the_receiver() -> None:
     actor = with_open(wide(), *[NOW] * 9)
     for position in range(1, 10):
         actor.ends(event(position), answer(400))

@@ -209,13 +209,13 @@ def test_a_confirmed_dead_letter_is_buried_also_without_a_configuration() -> Non
 # ---- what lies in the stream
 
 
-def test_a_parked_receiver_reads_on_until_it_has_read_all_that_was_seen() -> None:
+def test_a_parked_receiver_reads_on_until_it_has_read_everything_that_was_seen() -> None:
     actor = changed(Actor(), parked=True)
     assert actor.step(read_to=5, seen_to=9) == s.ReadBacklog(5)
     assert isinstance(actor.step(read_to=9, seen_to=9, head=event(8)), s.Post)
 
 
-def test_a_receiver_unparks_only_when_all_that_was_seen_is_settled() -> None:
+def test_a_receiver_unparks_only_when_everything_that_was_seen_is_settled() -> None:
     actor = changed(Actor(), parked=True)
     assert actor.step(read_to=9, seen_to=9) == c.UnparkReceiver()
     assert actor.step(read_to=12, seen_to=9, head=event(12)) == c.UnparkReceiver()

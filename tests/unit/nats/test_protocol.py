@@ -203,7 +203,7 @@ class TestReplySubjects:
         assert info.stored_at == 1795231239755360726 / 1e9
 
     @pytest.mark.parametrize("reply", ["", "orders.new", "a.b.c.d.e.f.g.h.i"])
-    def test_another_subject_is_no_reply_subject(self, reply: str) -> None:
+    def test_another_subject_is_not_a_reply_subject(self, reply: str) -> None:
         with pytest.raises(ValueError, match="not the reply subject"):
             delivery_info(reply)
 

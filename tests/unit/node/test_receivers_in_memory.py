@@ -22,7 +22,7 @@ def seen(world: ShardWorld, exists: Callable[[str], bool] = lambda _: True) -> R
 
 
 @in_virtual_time
-async def test_a_receiver_that_was_removed_is_none_and_is_not_misconfigured() -> None:
+async def test_a_removed_receiver_is_not_counted_and_not_misconfigured() -> None:
     """The actor stays in memory for a while, and comes back with each request that names it."""
     world = strict()
     world.publish()

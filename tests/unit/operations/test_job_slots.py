@@ -81,7 +81,7 @@ def test_as_many_turns_end_as_jobs_wait() -> None:
         assert len(over(slots)) == 2
 
 
-def test_a_new_tenant_queues_behind_those_that_wait() -> None:
+def test_a_new_tenant_queues_behind_waiting_tenants() -> None:
     """Otherwise tenants that come, end and come again would keep the others waiting."""
     slots = full(*"abcdefgh")
     waiting = [job("i", since=1.0), job("j", since=2.0)]

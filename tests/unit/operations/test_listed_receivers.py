@@ -27,7 +27,7 @@ def test_a_url_that_can_be_delivered_to_is_listed() -> None:
     assert (row.url, row.problem) == ("https://example.com/hook", None)
 
 
-def test_a_rate_that_is_no_number_hides_no_other_receiver() -> None:
+def test_a_rate_that_is_not_a_number_hides_no_other_receiver() -> None:
     row = listed(ReceiverFindings("acme.billing", b'{"rate": {"limit": ' + b"9" * 400 + b"}}"))
     assert row.rate == "?"
     assert row.problem

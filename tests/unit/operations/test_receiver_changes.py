@@ -87,7 +87,7 @@ def test_each_change_in_words(before: dict[str, Any], after: dict[str, Any], cha
         ({"secrets": []}, {}),
     ],
 )
-def test_an_equivalent_value_is_no_change(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_an_equivalent_value_is_not_a_change(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert told(before, after) == told(after, before) == []
 
 

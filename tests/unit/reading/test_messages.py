@@ -154,6 +154,6 @@ def test_ids_that_no_receiver_can_have() -> None:
 
 
 @pytest.mark.parametrize("region", ["EU", "eu us", "é", "a" * 33, "eu,us", "eu\n"])
-def test_a_region_that_is_no_label_is_malformed(region: str) -> None:
+def test_a_region_that_is_not_a_label_is_malformed(region: str) -> None:
     event = read({"Angarium-Region": region})
     assert (event.region, event.malformed) == ("", "Angarium-Region: one label, 1 to 32 of a-z 0-9 -")

@@ -60,7 +60,7 @@ def test_a_copy_that_had_to_wait_knows_when_its_event_was_published() -> None:
 ALERT = AlertRaised(receiver="acme.billing", alert="failing", number=7, at=AT, since=AT - 60, why="HTTP 503")
 
 
-def test_an_event_about_an_alert_is_no_malformed_one_and_its_copy_neither() -> None:
+def test_an_event_about_an_alert_and_its_copy_are_not_malformed() -> None:
     headers = {"Angarium-Id": id_of(ALERT), "Angarium-About": "acme.billing"}
     event = published_event(7, AT, "acme.angarium.alert.failing", headers, body_of(ALERT))
     assert (event.id, event.about) == ("alert:acme:billing:7:1700000000250", "acme.billing")
@@ -85,7 +85,7 @@ def test_a_producer_cannot_publish_an_alert_without_a_receiver_of_its_tenant(abo
     assert event.about == ""
 
 
-def test_an_event_that_is_no_alert_is_about_no_receiver() -> None:
+def test_an_event_that_is_not_an_alert_is_about_no_receiver() -> None:
     """Otherwise a producer could keep any event from a receiver, by a header."""
     event = published_event(7, AT, "acme.order", {"Angarium-About": "acme.billing"}, b"{}")
     assert (event.about, event.malformed) == ("", "")

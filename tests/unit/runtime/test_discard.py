@@ -156,7 +156,7 @@ async def test_a_removal_that_comes_with_the_next_configuration_is_obeyed() -> N
 
 
 @in_virtual_time
-async def test_an_old_removal_is_no_bound_where_the_leader_says_that_it_is_gone() -> None:
+async def test_an_old_removal_is_not_a_bound_where_the_leader_says_that_it_is_gone() -> None:
     """The node has heard of the one before, and not yet of this one."""
     world = strict()
     world.publish()
@@ -187,7 +187,7 @@ async def test_events_after_discarded_ones_stay_in_the_stream_once_that_is_recor
 
 
 @in_virtual_time
-async def test_numbers_left_out_after_a_crash_are_no_discarded_events() -> None:
+async def test_numbers_left_out_after_a_crash_are_not_discarded_events() -> None:
     """The owner that vanished may have numbered events of the receiver that are gone; none was found."""
     world = strict()
     world.publish(13, receiver="acme.other")

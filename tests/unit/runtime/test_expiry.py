@@ -447,7 +447,7 @@ async def test_an_attempt_under_way_when_all_is_forgotten_brings_nothing_back() 
 
 
 @in_virtual_time
-async def test_the_gap_contains_all_that_a_vanished_owner_may_have_posted() -> None:
+async def test_the_gap_contains_everything_that_a_vanished_owner_may_have_posted() -> None:
     """The vanished owner's numbers must not be reused, even if a lagging replica has counted none of them."""
     world = strict()
     world.journal.hold_at = f.Delivered

@@ -81,7 +81,7 @@ async def test_an_event_for_a_parked_actor_does_not_wait_for_all_others() -> Non
 
 
 @in_virtual_time
-async def test_an_actor_that_is_no_parked_one_does_not_wait_for_them_either() -> None:
+async def test_an_actor_that_is_not_parked_does_not_wait_for_them_either() -> None:
     world = taken_over(*(parked(f"acme.r{number}", 1.0) for number in range(MANY)))
     world.publish()
     await world.until_settled(1)

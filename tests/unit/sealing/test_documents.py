@@ -52,7 +52,7 @@ def test_places_say_where_a_secret_is() -> None:
     ]  # fmt: skip
 
 
-def test_values_that_are_no_text_stay() -> None:
+def test_values_that_are_not_text_stay() -> None:
     odd: tuple[Any, ...] = (None, 1, "a", [1, None, {}], {"secret": 1}, {"x": [A]})
     for each in odd:
         members = dict.fromkeys(FULL, each)

@@ -57,7 +57,7 @@ def test_a_file_that_cannot_be_used_says_where_and_shows_no_key(tmp_path: Path, 
     assert "c2hv" not in str(refused.value)
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.write_bytes(b"\xff\xfe" * 32)
     path.chmod(0o600)

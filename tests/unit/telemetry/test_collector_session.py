@@ -153,7 +153,7 @@ def test_a_redirect_is_not_followed_and_no_success() -> None:
         assert server.requests == 1
 
 
-def test_a_redirect_is_no_success_of_either_exporter(
+def test_a_redirect_is_not_a_success_of_either_exporter(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     collector = Collector(status=302)

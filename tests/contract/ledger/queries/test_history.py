@@ -140,7 +140,7 @@ async def test_the_history_has_alerts_and_the_outage_that_a_resume_ended(
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_removed_receiver_is_shown_as_removed_and_skipped_numbers_are_no_events(
+async def test_a_removed_receiver_is_shown_as_removed_and_skipped_numbers_are_not_events(
     js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, settings: Settings, *, known: bool
 ) -> None:
     await journal.flush(

@@ -142,7 +142,7 @@ async def test_a_command_does_not_take_up_a_job_that_is_not_finished_and_says_so
     assert await again(js, names, "a") == [0, 1, 2, 3, 4]
 
 
-async def test_a_command_that_is_not_finished_is_no_job_and_no_process_takes_it_up(
+async def test_a_command_that_is_not_finished_is_not_a_job_and_no_process_takes_it_up(
     js: JetStream, names: Names
 ) -> None:
     to, wanted = access(js, names), await events(js, names, "a")

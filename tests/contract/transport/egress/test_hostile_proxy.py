@@ -136,7 +136,7 @@ async def test_a_proxy_without_tls_fails_the_attempt_and_not_the_receiver(
     assert failure.kind is FailureKind.PROXY
 
 
-async def test_a_hanging_proxy_holds_up_no_other_and_few_connections(
+async def test_a_hanging_proxy_takes_few_connections_and_does_not_delay_others(
     egress: Egress, proxy: TestProxy, receiver: Receiver
 ) -> None:
     hanging = TestProxy()

@@ -202,7 +202,7 @@ async def test_connections_through_each_proxy_are_counted(
     assert transport.proxy_connections() == {"eu": 0, "us": 0}
 
 
-async def test_bytes_that_come_through_the_tunnel_first_are_no_answer(
+async def test_bytes_that_come_through_the_tunnel_first_are_not_an_answer(
     egress: Egress, proxy: TestProxy, receiver: Receiver
 ) -> None:
     async def chatty(client: Client) -> None:

@@ -93,7 +93,7 @@ async def test_a_long_body_has_more_time(api: Api, head: str, monkeypatch: pytes
     raw.writer.close()
 
 
-async def test_a_client_that_goes_away_is_no_defect(
+async def test_a_client_that_goes_away_is_not_a_defect(
     api: Api, head: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for path in (PATH, "/v1/tenants/acme/events"):

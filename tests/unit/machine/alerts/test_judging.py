@@ -67,7 +67,7 @@ def test_a_receiver_is_failing_after_a_minute_and_offline_later() -> None:
 @pytest.mark.parametrize(("last", "told"), [
     (failed(0), False), (failed(59), False), (failed(60), True), (failed(60, rejected=True), False),
 ])  # fmt: skip
-def test_an_outage_of_ours_is_no_failure_of_the_receiver(last: f.AttemptFailed, told: bool) -> None:
+def test_an_outage_of_ours_is_not_a_failure_of_the_receiver(last: f.AttemptFailed, told: bool) -> None:
     """A proof is an attempt that failed late enough, or an owner that was there while an event waited."""
     expected = [("failing", "alert_raised")] if told else []
     state, limits_s = replace(FAILING, last=last), 7200
@@ -104,7 +104,7 @@ def test_a_receiver_that_is_disabled_after_its_removal_may_be_forgotten() -> Non
     assert (late.dead_letter_at, alert_changes(late, None, seen(), START + 2)) == (0.0, [])
 
 
-def test_a_dead_letter_of_a_removed_receiver_is_no_alert_when_it_is_put_again() -> None:
+def test_a_dead_letter_of_a_removed_receiver_raises_no_alert_when_it_is_put_again() -> None:
     removal = f.Removed(receiver=RECEIVER, at=START + 1, position=9, next_sequence=2)
     removed = evolve(evolve(GOOD, dead_letter(START)), removal)
     again = evolve(removed, f.Opened(receiver=RECEIVER, at=START + 2, position=9))
@@ -207,7 +207,7 @@ def test_dead_letters_are_an_alert_until_none_comes_for_an_hour() -> None:
     dead_letter(START, reason="skipped"), dead_letter(START, ABOUT_ALERT),
     dead_letter(START, ABOUT_ALERT, ABOUT_ALERT),
 ])  # fmt: skip
-def test_dead_letters_that_are_asked_for_or_about_alerts_are_no_alert(letter: f.DeadLettered) -> None:
+def test_dead_letters_that_are_asked_for_or_about_alerts_raise_no_alert(letter: f.DeadLettered) -> None:
     """Two receivers of alerts that are down would otherwise cause alerts about each other without end."""
     assert judged(evolve(GOOD, letter), 5) == []
 

@@ -136,7 +136,7 @@ def test_a_handshake_comes_before_what_is_in_the_stream_is_read() -> None:
     assert actor.step(seen_to=9) == c.StartHandshake()
 
 
-def test_a_failed_handshake_backs_off_and_events_expire_all_the_same() -> None:
+def test_a_failed_handshake_backs_off_and_events_still_expire() -> None:
     actor = UnprovenActor(retry=Retry(base_s=8, cap_s=8, max_age_s=60))
     key = actor.begin()
     [fact] = actor.over(key, answer(404))
@@ -184,7 +184,7 @@ def test_a_receiver_that_wants_nothing_is_disabled_by_its_handshake(outcome: Any
 
 
 @pytest.mark.parametrize("members", [{}, {"webhook_allowed_origin": "*"}])
-def test_a_success_that_disables_is_no_proof_and_disables(members: dict[str, str]) -> None:
+def test_a_success_that_disables_is_not_proof_and_disables(members: dict[str, str]) -> None:
     actor = UnprovenActor(handshake="cloudevents", secrets=())
     actor.over(actor.begin(), answer(200, angarium_disable="true", **members))
     assert actor.state.disabled == "asked"

@@ -87,7 +87,7 @@ async def test_an_alert_that_is_over_ends_under_the_next_owner_though_no_event_c
 
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
-async def test_an_outage_of_all_nodes_is_no_failure_of_the_receiver(snapshots: bool) -> None:
+async def test_an_outage_of_all_nodes_is_not_a_failure_of_the_receiver(snapshots: bool) -> None:
     """The receiver failed before, and is slow afterwards, so that it is judged before it answers."""
     world = failing()
     await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
@@ -102,7 +102,7 @@ async def test_an_outage_of_all_nodes_is_no_failure_of_the_receiver(snapshots: b
 
 @pytest.mark.parametrize("stalls", [False, True])
 @in_virtual_time
-async def test_a_time_in_which_no_attempt_may_start_is_no_failure_of_the_receiver(stalls: bool) -> None:
+async def test_a_time_in_which_no_attempt_may_start_is_not_a_failure_of_the_receiver(stalls: bool) -> None:
     """The owner has no lease, or a journal that takes nothing; it judges before the receiver answers."""
     world = failing(alerts=AlertSettings(failing_after_s=20))
     await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
@@ -132,7 +132,7 @@ async def test_takeovers_repeat_no_alert_and_lose_none(snapshots: bool) -> None:
 
 
 @in_virtual_time
-async def test_an_outage_while_an_alert_is_recorded_is_no_failure_of_another_receiver() -> None:
+async def test_an_outage_while_an_alert_is_recorded_is_not_a_failure_of_another_receiver() -> None:
     """The round that waits for the journal lasts as long as the outage."""
     world, other = failing(), "acme.other"
     world.put(policy(retry=OFTEN, alerts=AlertSettings(failing_after_s=60)), other)

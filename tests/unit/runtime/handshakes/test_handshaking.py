@@ -150,7 +150,7 @@ async def test_another_secret_during_a_handshake_asks_again() -> None:
 
 
 @in_virtual_time
-async def test_a_handshake_is_held_back_by_all_that_holds_events_back() -> None:
+async def test_a_handshake_is_held_back_by_everything_that_holds_events_back() -> None:
     world = strict(**ASKS, paused=True)
     world.publish()
     await world.pass_time(5)

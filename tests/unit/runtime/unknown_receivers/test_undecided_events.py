@@ -66,7 +66,7 @@ async def test_many_undecided_events_hold_no_receiver_up() -> None:
 
 @pytest.mark.parametrize("snapshots", [False, True])
 @in_virtual_time
-async def test_the_next_owner_finds_those_that_were_not_decided(snapshots: bool) -> None:
+async def test_the_next_owner_finds_the_undecided_events(snapshots: bool) -> None:
     """One receiver is known by then, and its events are on both sides of the floor."""
     world = strict()
     world.policies.unavailable = True
