@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.house.english import (
+    bullets_name_members,
     diagrams_keep_their_lines,
     docstrings_name_what_exists,
     first_lines_are_whole,
@@ -74,6 +75,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     folders_name_their_folders,
     introductions_name_what_exists,
     docstrings_name_what_exists,
+    bullets_name_members,
     first_lines_say_what_it_is,
     first_lines_are_whole,
     diagrams_keep_their_lines,
@@ -180,6 +182,11 @@ BREACHES = [
     (folders_name_their_folders, "angarium.node.__init__", '"""A node. Read `app` and `metrics` first."""'),
     (introductions_name_what_exists, "streams.journal.__init__", '"""The journal: read `questionnaire`."""'),
     (docstrings_name_what_exists, "streams.producer", 'def f():\n    """Calls `questionnaire`."""'),
+    (
+        bullets_name_members,
+        "streams.producer",
+        'class Place:\n    """A place.\n\n    - `position`, `floor`: where it is.\n    """\n\n    floor: int',
+    ),
     (first_lines_say_what_it_is, "streams.producer", '"""What nobody needs any more."""'),
     (first_lines_say_what_it_is, "streams.producer", 'def f():\n    """Of all consumers."""'),
     (first_lines_say_what_it_is, "streams.producer", 'TURN_S = 1.0\n"""How long a turn takes."""'),
@@ -220,6 +227,8 @@ BREACHES = [
     (titles_name_their_subject, "tests.sim.scenarios.rates", "def behind_one_that_is_slow(): ..."),
     (titles_name_their_subject, "tests.edge.test_free_ports", "class TestTheLease: ..."),
     (titles_name_their_subject, "tests.edge.test_free_ports", "def test_a_port_that_is_none(): ..."),
+    (titles_name_their_subject, "tests.edge.test_free_ports", "def test_a_port_holds_up_no_other(): ..."),
+    (titles_name_their_subject, "tests.edge.test_free_ports", "def test_the_ports_are_those_that_fit(): ..."),
     (titles_name_their_subject, "tests.edge.test_free_ports", "def test_a_look_finds_a_port(): ..."),
     (titles_name_their_subject, "tests.edge.test_free_ports", f"def test_{'port_' * 16}(): ..."),
     (titles_name_their_subject, "tests.edge.test_free_ports", "class TestPortsThatAreTaken: ..."),
@@ -338,6 +347,12 @@ def test_every_rule_has_its_breach() -> None:
 
 
 ALLOWED = [
+    (
+        bullets_name_members,
+        "streams.producer",
+        'class Place(Base):\n    """A place.\n\n    - `position`: where it is.\n    """\n\n'
+        "class Base:\n    def __init__(self, position): self.position = position",
+    ),
     (docstrings_name_what_exists, "streams.producer", 'def f():\n    """Calls `existing_stream`."""'),
     (words_are_usual, "tests.unit.worlds.unknown", "x = 'acme.nobody'"),
     (words_are_usual, "streams.producer", '"""A node takes over all shards after a crash."""'),

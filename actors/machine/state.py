@@ -219,7 +219,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def ours_since(self) -> float | None:
-        """The time of the last attempt, if that failed through us: since then, no time counts as failing."""
+        """The time of the last attempt, if a node or proxy made it fail; no later time counts as failing."""
         last = self.last
         return last.at if isinstance(last, AttemptFailed) and last.ours else None
 

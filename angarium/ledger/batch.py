@@ -401,7 +401,7 @@ def _verdict(fact: f.AttemptFailed) -> int:
 
 
 def _failing_later(receiver: ReceiverRow, fact: f.AttemptFailed | f.Throttled) -> None:
-    """Leave out the time in which attempts failed through us."""
+    """Leave out the time in which a node or proxy made attempts fail."""
     if fact.failing_since is not None:
         receiver.failing_since = milliseconds(fact.failing_since)
 

@@ -11,7 +11,7 @@ from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 
 CONFIGURATIONS_PATIENCE_S = 2.0
-"""Time for which shards wait for all configurations before a node that is alone claims them all the same."""
+"""Time for which shards wait for all configurations before a node that is alone claims them without."""
 
 log = logging.getLogger(__name__)
 

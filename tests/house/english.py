@@ -42,6 +42,7 @@ ARCHAIC = re.compile(
     re.IGNORECASE,
 )
 NAMED = re.compile(r"`([A-Za-z_][\w.]*)`")
+BULLET = re.compile(r"^ *- ((?:`[a-z_][a-z\d_]*`(?:, | and )?)+):", re.MULTILINE)
 NAMED_IN_LOWER_CASE = re.compile(r"(?<!`)`([a-z_][a-z\d_]*)`(?!`)")
 FOREIGN_NAMES = frozenset({
     "angarium_loop_lag_seconds", "ip_local_port_range", "on_", "prometheus_client", "publish_async",
@@ -112,6 +113,43 @@ def docstrings_name_what_exists(module: Module) -> Iterator[str]:
                 for name in NAMED_IN_LOWER_CASE.findall(ast.get_docstring(node) or ""):
                     if not any(name in known for known in (written_names(), existing_names(), FOREIGN_NAMES)):
                         yield f"has a docstring that names `{name}`, which does not exist"
+
+
+def bullets_name_members(module: Module) -> Iterator[str]:
+    """A list in the docstring of a class is about its members: the same name elsewhere is no excuse."""
+    classes = {node.name: node for node in module.nodes if isinstance(node, ast.ClassDef)}
+    if module.path[0] in OURS:
+        for owner in classes.values():
+            listed = " ".join(BULLET.findall(ast.get_docstring(owner) or ""))
+            known = set(_members(owner, classes)) if listed else set()
+            for name in NAMED_IN_LOWER_CASE.findall(listed):
+                if name not in known:
+                    yield f"lists `{name}` in the docstring of {owner.name}, which has no such member"
+
+
+def _members(owner: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> Iterator[str]:
+    """The members of a class and of its bases in the same file, with the parameters of its constructor."""
+    for node in owner.body:
+        match node:
+            case ast.AnnAssign(target=ast.Name(name)) | ast.Assign(targets=[ast.Name(name)]):
+                yield name
+            case ast.FunctionDef(name=name, args=taken) | ast.AsyncFunctionDef(name=name, args=taken):
+                yield name
+                if name == "__init__":
+                    yield from (each.arg for each in (*taken.args, *taken.kwonlyargs))
+            case _:
+                pass
+    for inner in ast.walk(owner):
+        if (
+            isinstance(inner, ast.Attribute)
+            and isinstance(inner.value, ast.Name)
+            and inner.value.id == "self"
+        ):
+            yield inner.attr
+    for base in owner.bases:
+        generic = base.value if isinstance(base, ast.Subscript) else base
+        if isinstance(generic, ast.Name) and generic.id in classes:
+            yield from _members(classes[generic.id], classes)
 
 
 @cache

@@ -30,7 +30,7 @@ def check() -> None:
 
 
 class LineProcess:
-    """A module of ours as a process that reads and writes lines. Made by `line_process`."""
+    """A module of Angarium, run as a process that reads and writes lines. Made by `line_process`."""
 
     def __init__(self, pid: int, orders: asyncio.StreamWriter, answers: asyncio.StreamReader) -> None:
         self.pid = pid
@@ -56,7 +56,7 @@ class LineProcess:
 
 @asynccontextmanager
 async def line_process(module: str) -> AsyncIterator[LineProcess]:
-    """A module of ours in a process of its own."""
+    """A module of Angarium, run as a process of its own."""
     async with running_module(module) as (pid, orders, answers):
         yield LineProcess(pid, orders, answers)
 

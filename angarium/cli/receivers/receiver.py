@@ -29,7 +29,7 @@ def receiver() -> None:
 
 
 def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    if value and not value.startswith(SECRETS):  # Not shown: it may be one all the same.
+    if value and not value.startswith(SECRETS):  # Not shown: it may still be one.
         raise click.BadParameter(
             f"must begin with {', '.join(SECRETS)}; for a new secret, write it after the receiver's name"
         )

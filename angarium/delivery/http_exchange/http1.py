@@ -171,7 +171,7 @@ class Http1Connection(asyncio.Protocol):
             over = self._answer.feed(data)
         except Exception as defect:
             if self._answer.headed:
-                raise  # The status decides all the same; the event loop logs this.
+                raise  # The status still decides; the event loop logs this.
             self._break(defect)
             self.abort()
             return

@@ -38,7 +38,7 @@ class ReceiversInMemory(Struct):
     ages_s: dict[str, float] = field(default_factory=dict)
 
     def add(self, host: Host) -> None:
-        """Look at the receivers of a shard. One whose configuration is gone is none, and has no phase."""
+        """Look at the receivers of a shard. One that is removed does not count, and has no phase."""
         now = host.clock.now()
         self.parked += host.count_parked()
         self.late += not_loaded_late(host, now)

@@ -140,8 +140,8 @@ class SearchBounds(Struct, frozen=True, kw_only=True):
     at_once: int = SEARCHED_AT_ONCE
     timeout_s: float | None = None
 
-    def take(self, receiver: str) -> bool:
-        """True if the receiver is between them."""
+    def includes(self, receiver: str) -> bool:
+        """True if the receiver is within the bounds."""
         return receiver > self.after and (self.last is None or receiver <= self.last)
 
 
@@ -166,7 +166,7 @@ async def search_event(
         check_tenant(tenant)
     js, names, among = access.js, access.names, tenant or "*"
     there = await StoredConfigurations(js, names).all(among)
-    receivers = [each for each in there if bounds.take(each)]
+    receivers = [each for each in there if bounds.includes(each)]
     notes = list[str]()
     if len(receivers) > RECEIVERS_MAX:
         notes.append(f"{len(receivers)} receivers are too many to search their waiting events")

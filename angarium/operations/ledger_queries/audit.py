@@ -33,8 +33,7 @@ WORK_BEFORE_REST_S = 0.005
 class Audit(Struct, frozen=True):
     """The audit of a receiver's rate.
 
-    - `kept`: no window has more attempts than its limit allows.
-    - `no_limit`: no limit was in force.
+    - `verdict`: `kept` if no window has more attempts than its limit allows; `no_limit` if none was in force.
     - `limits`: those that were in force.
     - `windows`: the busiest window of each length.
     """

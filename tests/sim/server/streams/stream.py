@@ -323,7 +323,7 @@ class Stream:
                 consumer.restart(forgetful)
 
     def lose(self, consumer: Consumer) -> None:
-        """The server is gone in whose memory the consumer was."""
+        """Forget a consumer whose server is gone."""
         del self.consumers[consumer.name]
         consumer.vanish()
 
