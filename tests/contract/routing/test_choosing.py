@@ -189,7 +189,7 @@ async def test_a_parked_tenant_is_filtered_like_others(
     assert await stored(js, names, B) == []
 
 
-async def test_an_evicted_event_gets_letters_for_those_that_would_have_got_it(
+async def test_an_evicted_event_gets_letters_for_chosen_receivers_only(
     js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tenants, "EVENTS_MAX", 2)

@@ -46,7 +46,7 @@ def test_a_transform_is_read() -> None:
 
 
 @pytest.mark.parametrize("absent", [{}, {"transform": None}])
-def test_without_a_transform_there_is_none(absent: dict[str, Any]) -> None:
+def test_no_transform_is_the_default(absent: dict[str, Any]) -> None:
     assert parse(msgspec.json.encode({"url": URL} | absent), strict=True)[0].transform is None
 
 
