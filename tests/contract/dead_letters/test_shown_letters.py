@@ -84,9 +84,7 @@ async def test_the_body_is_hidden_if_its_receiver_is_gone(letters: Letters) -> N
 
 
 @pytest.mark.parametrize(("key", "is_shown"), [(KEY, True), (OTHER_KEY, False)])
-async def test_shown_pseudonyms_are_what_the_receiver_got(
-    letters: Letters, key: str, is_shown: bool
-) -> None:
+async def test_shown_pseudonyms_are_what_the_receiver_got(letters: Letters, key: str, is_shown: bool) -> None:
     await letters.bury(mark=PSEUDONYMS_MARK, headers={"Angarium-Region": "eu"})
     await letters.put(transform=PSEUDONYMS, pseudonym_key=key)
     shown = await letters.shown()
