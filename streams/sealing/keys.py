@@ -97,6 +97,8 @@ def is_key_id(text: str) -> bool:
 
 def _parts(sealed: str) -> tuple[str, bytes | None]:
     """The key's id, and what it sealed; nothing is accepted but what `seal` writes."""
+    if not sealed.startswith(SEALED_PREFIX):
+        return "", None
     key, _, encoded = sealed.removeprefix(SEALED_PREFIX).partition(":")
     if not is_key_id(key) or not _BASE64URL.match(encoded):
         return "", None

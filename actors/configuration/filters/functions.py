@@ -14,6 +14,7 @@ from actors.configuration.filters.values import is_equal, is_number, kind_of
 from actors.configuration.filters.work import (
     BITS_A_STEP,
     CHARACTERS_A_STEP,
+    COMPARED_A_STEP,
     STEPS_A_PAIR,
     FilterFailed,
     Work,
@@ -74,11 +75,20 @@ def _contains(work: Work, given: list[Any]) -> bool:
     where, what = given
     if isinstance(where, str):
         work.spend(len(where) // CHARACTERS_A_STEP)
-        return isinstance(what, str) and what in where
+        if not isinstance(what, str):
+            return False
+        work.spend(_compared(len(where), len(what)) // COMPARED_A_STEP)
+        return what in where
     if not isinstance(where, list):
         _refuse("contains", where, "a string or an array")
     work.spend(len(where) * STEPS_A_PAIR)
     return any(is_equal(each, what, work) for each in where)
+
+
+def _compared(length: int, wanted: int) -> int:
+    """The characters that CPython may compare beyond one pass, as its `fastsearch.h` chooses how to search."""
+    is_simple = wanted < 6 or length < 2_500 or (wanted < 100 and length < 30_000)
+    return max(0, length - wanted + 1) * wanted if is_simple and wanted > 1 else 0
 
 
 def _length(_: Work, given: list[Any]) -> int:

@@ -13,6 +13,8 @@ NESTED_MAX = 32
 """Depth of an expression, and of the values that it compares."""
 CHARACTERS_A_STEP = 64
 """Characters that are searched in one step."""
+COMPARED_A_STEP = 1024
+"""Comparisons of characters in one step, where a search makes many for each character."""
 STEPS_A_PAIR = 2
 """Steps for two elements that are compared."""
 STEPS_A_CALL = 2

@@ -142,7 +142,7 @@ async def rotate_receiver_secret(
     return Response(done, headers=NOT_KEPT | tag(done.revision))
 
 
-@post(f"{PATH}/test-filter", status_code=200, opt=needs("read"), **TEST_FILTER)
+@post(f"{PATH}/test-filter", status_code=200, opt=needs("manage"), **TEST_FILTER)
 async def test_receiver_filter(
     request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
 ) -> FilterTrial:

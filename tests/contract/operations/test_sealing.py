@@ -150,6 +150,15 @@ async def test_a_rotation_seals_what_is_left_and_a_second_one_finds_nothing(benc
         assert await bench.opened(name) == FULL
 
 
+async def test_a_value_in_clear_that_looks_sealed_is_sealed(bench: Sealing) -> None:
+    """Its beginning is the id of the present key, and what follows could be a nonce and a tag."""
+    await bench.put({"url": URL, "headers": {"x-token": "api:" + "QUJD" * 12}})
+    bench.use(Keys({"api": b"n" * 32}))
+    assert (await bench.rotated()).sealed == 1
+    assert (await bench.rotated()).already == 1
+    assert not (await bench.used()).in_clear
+
+
 async def test_two_rotations_at_once_do_no_harm(bench: Sealing) -> None:
     names = [f"acme.r{number}" for number in range(40)]
     for name in names:

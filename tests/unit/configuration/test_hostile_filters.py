@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from actors.configuration.filters.judging import (
@@ -115,6 +116,23 @@ def test_no_filter_takes_more_than_its_steps_over_a_hostile_body(name: str) -> N
         answer, calls = calls_of(partial(filter_of(text).judge, decoded))
         assert answer.steps <= STEPS_MAX, text
         assert calls <= CALLS_A_STEP * answer.steps + 50, (text, calls, answer)
+
+
+@pytest.mark.parametrize(
+    ("length", "wanted"), [(2499, 1250), (29_999, 99), (250_000, 5)], ids=["short", "middle", "long"]
+)
+def test_a_search_costs_what_it_may_compare(length: int, wanted: int) -> None:
+    """CPython searches such texts in the product of their lengths: 4 KB took 40 ms."""
+    half = wanted // 2
+    decoded = decode_body(msgspec.json.encode({"a": "a" * length, "b": "a" * half + "b" + "a" * half}))
+    assert filter_of("contains(a, b)").judge(decoded).steps > (length - wanted) * wanted // 1100
+    often = filter_of("||".join(["contains(a,b)"] * 68)).judge(decoded)
+    assert often.result is FilterResult.TOO_DEAR
+
+
+def test_a_search_for_a_word_is_cheap() -> None:
+    decoded = decode_body(b'{"a":"%s","b":"needle in it"}' % (b"x" * 250))
+    assert filter_of("contains(a, b)").judge(decoded).steps < 20
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -28,6 +28,8 @@ OPERATIONS: dict[str, Scope] = {
     "POST /v1/tenants/{tenant}/events/{event}": "publish",
     "DELETE /v1/tenants/{tenant}/events/{event}": "manage",
     "GET /v1/tenants/{tenant}/events/{event}/erasure": "read",
+    "GET /v1/tenants/{tenant}/later": "read",
+    "DELETE /v1/tenants/{tenant}/later/{event}": "publish",
     "GET /v1/tenants/{tenant}/dead-letters": "read",
     "GET /v1/tenants/{tenant}/dead-letters/{number}": "read",
     "DELETE /v1/tenants/{tenant}/dead-letters/{number}": "manage",
@@ -49,7 +51,7 @@ OPERATIONS: dict[str, Scope] = {
     "POST /v1/tenants/{tenant}/receivers/{name}/replay": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/resume": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/rotate-secret": "manage",
-    "POST /v1/tenants/{tenant}/receivers/{name}/test-filter": "read",
+    "POST /v1/tenants/{tenant}/receivers/{name}/test-filter": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/skip": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/verify": "manage",
     "GET /v1/tenants/{tenant}/receivers/{name}/state": "read",
@@ -57,7 +59,7 @@ OPERATIONS: dict[str, Scope] = {
     "GET /v1/tenants/{tenant}/top": "read",
 }
 """All of them, with the scope that each needs: a new one is written here, and so it is tried without, too."""
-UNSEEN = ("/state", "/tail", "/erasure")
+UNSEEN = ("/state", "/tail", "/erasure", "/later")
 VALUES = {
     "name": "billing", "type": "order.created", "event": "order.created", "number": "7",
     "token_id": "k3f6w2m5qzra", "job": "replay.acme.billing.9f86d081884c7d65",

@@ -74,6 +74,15 @@ async def test_waiting_events_are_listed_page_by_page(api: Api) -> None:
     }  # fmt: skip
 
 
+async def test_an_event_of_another_tenant_is_neither_listed_nor_cancelled(api: Api) -> None:
+    await put_entry(api, "order-7", 60, 1)
+    async with await api.client("*", ["read", "publish"]) as client:
+        assert (await client.get("/v1/tenants/other/later")).json()["events"] == []
+        problem(await client.delete("/v1/tenants/other/later/order-7"), 404, "not-found")
+        (still,) = (await client.get(LATER)).json()["events"]
+    assert still["id"] == "order-7"
+
+
 async def test_a_waiting_event_is_cancelled_once_and_for_all(api: Api) -> None:
     subject = await put_entry(api, "order-7", 60, 1)
     async with await api.client(scopes=["publish"]) as client:
