@@ -86,7 +86,7 @@ def _contains(work: Work, given: list[Any]) -> bool:
 
 
 def _compared(length: int, wanted: int) -> int:
-    """The characters that CPython may compare beyond one pass, as its `fastsearch.h` chooses how to search."""
+    """Characters that CPython may compare beyond one pass: its `fastsearch.h` chooses how to search."""
     is_simple = wanted < 6 or length < 2_500 or (wanted < 100 and length < 30_000)
     return max(0, length - wanted + 1) * wanted if is_simple and wanted > 1 else 0
 
