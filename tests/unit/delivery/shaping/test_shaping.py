@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from actors.configuration.transform import Shaping, Transform
 from actors.json_depth import NESTED_MAX
-from angarium.delivery.shaping import PSEUDONYMS_MAX, Unshapeable, shape
+from angarium.delivery.shaping import Unshapeable, shape
 
 KEY = bytes(range(32))
 OTHER_KEY = bytes(range(1, 33))
