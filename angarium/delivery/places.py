@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from actors.configuration.transform import ANY, Token, parsed_pointer
 
-STEPS_MAX = 250_000
+STEPS_MAX = 300_000
 """Steps of one body. A step is a tenth of a microsecond, so a body takes some 30 ms at most."""
 BYTES_A_STEP = 64
 """Bytes of an object or array that are read in one step."""
@@ -98,7 +98,7 @@ class Places:
         if place.named is None:
             any_name = [each for node in place.nodes if (each := node.following.get(ANY)) is not None]
             names = {name for node in place.nodes for name in node.following if name is not ANY}
-            self._work.spend(2 * (1 + len(names)) * (1 + len(place.nodes)))
+            self._work.spend(4 * (1 + len(names)) * (1 + len(place.nodes)))
             place.other = self.of(any_name) if any_name else None
             place.named = {name: self.of(_by_name(place.nodes, name)) for name in names}
         return place.named

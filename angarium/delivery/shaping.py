@@ -21,9 +21,10 @@ PSEUDONYM_PREFIX = "ps_"
 PSEUDONYM_LENGTH = 27
 """Characters of a pseudonym after its prefix: 162 bits, so no two values share one by chance."""
 
-STEPS_A_PSEUDONYM = 25
-"""Steps of a pseudonym, which may be longer than what it replaces: all those of a body by 300 kB at most."""
-STEPS_A_VISIT = 20
+STEPS_A_PSEUDONYM = 15
+"""Steps of a pseudonym, besides those of its value. It may be longer than that, all in a body by 300 kB."""
+STEPS_A_CANONICAL_VALUE = 12
+STEPS_A_VISIT = 12
 """Steps of an object or array that a pointer leads into, besides those of its parts."""
 STEPS_A_SCALAR = 3
 """Steps of another value on the way of a pointer."""
@@ -110,6 +111,7 @@ class _Keep:
     def _kept(self, value: Raw, place: Place) -> Raw | None:
         """The value with only what the pointers name; None if they name nothing in it."""
         if place.ends:
+            self._work.spend(1)
             return value
         inside = _inside(value, self._work)
         if inside is None:
@@ -167,7 +169,7 @@ class _Pseudonymize:
         self._work = work
         self._places = Places(work)
         self._key = key
-        self._region = region.encode()
+        self._region = region.encode() + b"\0"
 
     def shaped(self, value: Raw, root: Node) -> Raw:
         """The body with pseudonyms at these places."""
@@ -199,13 +201,14 @@ class _Pseudonymize:
         if value == _NULL:
             return value
         self._work.spend(STEPS_A_PSEUDONYM)
-        digest = hmac.digest(self._key, self._region + b"\0" + _canonical(value, self._work), "sha256")
+        digest = hmac.digest(self._key, self._region + _canonical(value, self._work), "sha256")
         text = base64.urlsafe_b64encode(digest)[:PSEUDONYM_LENGTH]
         return Raw(b'"%s%s"' % (PSEUDONYM_PREFIX.encode(), text))
 
 
 def _canonical(value: Raw, work: Work) -> bytes:
     """One text for all ways to write a value: members by name, without spaces, and numbers by their value."""
+    work.spend(STEPS_A_CANONICAL_VALUE)
     match _inside(value, work):
         case dict() as members:
             return b"{%s}" % b",".join(
