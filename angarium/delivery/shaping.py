@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from actors.configuration.transform import Shaping, Transform
 from actors.json_depth import NESTED_MAX, is_deep
-from angarium.delivery.places import BYTES_A_STEP, Node, Place, Places, TooMuchWork, Work, tree
+from angarium.delivery.places import BYTES_A_STEP, STEPS_MAX, Node, Place, Places, TooMuchWork, Work, tree
 
 PSEUDONYM_PREFIX = "ps_"
 PSEUDONYM_LENGTH = 27
@@ -69,7 +69,7 @@ def shape(body: bytes, region: str, shaping: Shaping) -> bytes | Unshapeable:
             value = _Pseudonymize(work, shaping.key, region).shaped(value, trees.pseudonymize)
         return bytes(value)
     except TooMuchWork:
-        return Unshapeable("the pointers lead to too many places in it")
+        return Unshapeable(f"its transform names too many places in it: more than {STEPS_MAX} steps")
     except (msgspec.DecodeError, UnicodeError):
         return Unshapeable("it is not JSON in UTF-8")
 

@@ -22,6 +22,7 @@ from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import Cutoff, NoBounds, View
 from actors.machine.state import (
+    BURIALS_MAX,
     OPEN_MAX,
     TRANSFORMS_BYTES_MAX,
     TRANSFORMS_MAX,
@@ -160,11 +161,18 @@ def test_the_bytes_of_kept_transforms_are_bounded() -> None:
 def test_a_snapshot_with_transforms_fits_into_the_smallest_max_payload_that_doctor_accepts() -> None:
     actor = Receiver()
     actor.revision = 10**12
-    for number in range(1, OPEN_MAX + 1):
-        if number <= TRANSFORMS_MAX:
+
+    def large(position: int) -> Event:
+        return event(position, name=f"{position:0128d}", type="t" * 200, source=10**9 + position)
+
+    actor.has(largest_transform(TRANSFORMS_MAX))
+    actor.do(c.NumberEvents(tuple(map(large, range(1, BURIALS_MAX + 1)))))
+    actor.do(c.GiveUpEvents(tuple(map(as_numbered, actor.state.open)), "skipped"))
+    for number, each in enumerate(map(large, range(10**9, 10**9 + OPEN_MAX))):
+        if number < TRANSFORMS_MAX:
             actor.has(largest_transform(number))
-        actor.fails(event(10**9 + number, name=f"{number:0128d}", type="t" * 200, source=10**9 + number))
-    assert len(actor.state.open) == OPEN_MAX
+        actor.fails(each)
+    assert (len(actor.state.burials), len(actor.state.open)) == (BURIALS_MAX, OPEN_MAX)
     assert all(each.transform for each in actor.state.open)
     assert len(msgspec.json.encode(actor.state)) < PAYLOAD_MIN
 
