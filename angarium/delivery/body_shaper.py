@@ -97,7 +97,7 @@ def _portions(pairs: Sequence[_Pair]) -> Iterator[_Portion]:
 
 
 def _weight(body: bytes, transform: Transform) -> int:
-    """How long the body may take at most: its values and its length, by the lists and pointers."""
+    """A measure of the time that the body may take: its values and length, by the lists and pointers."""
     values = 1 + len(body) // BYTES_A_WEIGHT + body.count(b",") + body.count(b"{") + body.count(b"[")
     lists = transform.keep or (), transform.drop, transform.pseudonymize
     return values * (sum(map(bool, lists)) + sum(map(len, lists)) // POINTERS_A_WEIGHT)

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from actors.configuration.transform import Shaping, Transform
 from actors.json_depth import NESTED_MAX, is_deep
-from angarium.delivery.places import BYTES_A_STEP, STEPS_MAX, Node, Place, Places, TooMuchWork, Work, tree
+from angarium.delivery.places import BYTES_A_STEP, STEPS_MAX, PointerNode, Place, Places, TooManySteps, Steps, tree
 
 PSEUDONYM_PREFIX = "ps_"
 PSEUDONYM_LENGTH = 27
@@ -48,27 +48,27 @@ class Unshapeable(Struct, frozen=True):
 class _Trees(Struct, frozen=True):
     """The trees of the three lists of a transform."""
 
-    keep: Node | None
-    drop: Node | None
-    pseudonymize: Node | None
+    keep: PointerNode | None
+    drop: PointerNode | None
+    pseudonymize: PointerNode | None
 
 
 def shape(body: bytes, region: str, shaping: Shaping) -> bytes | Unshapeable:
     """The shaped body of an event of that region."""
     if is_deep(body):
         return Unshapeable(f"it is nested deeper than {NESTED_MAX}")
-    trees, work = _trees(shaping.transform), Work()
+    trees, steps = _trees(shaping.transform), Steps()
     try:
         body.decode()
         value = _whole.decode(body)
         if trees.keep is not None:
-            value = _Keep(work).shaped(value, trees.keep)
+            value = _Keep(steps).shaped(value, trees.keep)
         if trees.drop is not None:
-            value = _Drop(work).shaped(value, trees.drop)
+            value = _Drop(steps).shaped(value, trees.drop)
         if trees.pseudonymize is not None:
-            value = _Pseudonymize(work, shaping.key, region).shaped(value, trees.pseudonymize)
+            value = _Pseudonymize(steps, shaping.key, region).shaped(value, trees.pseudonymize)
         return bytes(value)
-    except TooMuchWork:
+    except TooManySteps:
         return Unshapeable(f"its transform names too many places in it: more than {STEPS_MAX} steps")
     except (msgspec.DecodeError, UnicodeError):
         return Unshapeable("it is not JSON in UTF-8")
@@ -79,31 +79,31 @@ def _trees(transform: Transform) -> _Trees:
     return _Trees(tree(transform.keep or ()), tree(transform.drop), tree(transform.pseudonymize))
 
 
-def _inside(value: Raw, work: Work) -> dict[str, Raw] | list[Raw] | None:
+def _inside(value: Raw, steps: Steps) -> dict[str, Raw] | list[Raw] | None:
     """The members or elements of an object or an array; None for anything else."""
     inside: dict[str, Raw] | list[Raw]
     match memoryview(value)[0]:
         case 0x7B:  # An opening brace.
-            work.spend(STEPS_A_VISIT + len(memoryview(value)) // BYTES_A_STEP)
+            steps.spend(STEPS_A_VISIT + len(memoryview(value)) // BYTES_A_STEP)
             inside = _members.decode(value)
         case 0x5B:  # An opening bracket.
-            work.spend(STEPS_A_VISIT + len(memoryview(value)) // BYTES_A_STEP)
+            steps.spend(STEPS_A_VISIT + len(memoryview(value)) // BYTES_A_STEP)
             inside = _elements.decode(value)
         case _:
-            work.spend(STEPS_A_SCALAR)
+            steps.spend(STEPS_A_SCALAR)
             return None
-    work.spend(len(inside))
+    steps.spend(len(inside))
     return inside
 
 
 class _Keep:
     """Leaves only what the pointers name, and the objects and arrays on the way there."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._places = Places(work)
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._places = Places(steps)
 
-    def shaped(self, value: Raw, root: Node) -> Raw:
+    def shaped(self, value: Raw, root: PointerNode) -> Raw:
         """The body with only these places; if it is neither object nor array, null."""
         found = self._kept(value, self._places.of((root,)))
         return _NULL if found is None else found
@@ -111,9 +111,9 @@ class _Keep:
     def _kept(self, value: Raw, place: Place) -> Raw | None:
         """The value with only what the pointers name; None if they name nothing in it."""
         if place.ends:
-            self._work.spend(1)
+            self._steps.spend(1)
             return value
-        inside = _inside(value, self._work)
+        inside = _inside(value, self._steps)
         if inside is None:
             return None
         named = self._places.following(place)
@@ -134,16 +134,16 @@ class _Keep:
 class _Drop:
     """Leaves what no pointer names."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._places = Places(work)
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._places = Places(steps)
 
-    def shaped(self, value: Raw, root: Node) -> Raw:
+    def shaped(self, value: Raw, root: PointerNode) -> Raw:
         """The body without these places."""
         return self._left(value, self._places.of((root,)))
 
     def _left(self, value: Raw, place: Place) -> Raw:
-        inside = _inside(value, self._work)
+        inside = _inside(value, self._steps)
         if inside is None:
             return value
         named = self._places.following(place)
@@ -165,20 +165,20 @@ class _Drop:
 class _Pseudonymize:
     """Replaces what the pointers name by the pseudonyms of one receiver and region."""
 
-    def __init__(self, work: Work, key: bytes, region: str) -> None:
-        self._work = work
-        self._places = Places(work)
+    def __init__(self, steps: Steps, key: bytes, region: str) -> None:
+        self._steps = steps
+        self._places = Places(steps)
         self._key = key
         self._region = region.encode() + b"\0"
 
-    def shaped(self, value: Raw, root: Node) -> Raw:
+    def shaped(self, value: Raw, root: PointerNode) -> Raw:
         """The body with pseudonyms at these places."""
         return self._replaced(value, self._places.of((root,)))
 
     def _replaced(self, value: Raw, place: Place) -> Raw:
         if place.ends:
             return self._pseudonym(value)
-        inside = _inside(value, self._work)
+        inside = _inside(value, self._steps)
         if inside is None:
             return value
         named = self._places.following(place)
@@ -200,22 +200,22 @@ class _Pseudonymize:
         """The pseudonym of a value; null stays, since no person is behind it."""
         if value == _NULL:
             return value
-        self._work.spend(STEPS_A_PSEUDONYM)
-        digest = hmac.digest(self._key, self._region + _canonical(value, self._work), "sha256")
+        self._steps.spend(STEPS_A_PSEUDONYM)
+        digest = hmac.digest(self._key, self._region + _canonical(value, self._steps), "sha256")
         text = base64.urlsafe_b64encode(digest)[:PSEUDONYM_LENGTH]
         return Raw(b'"%s%s"' % (PSEUDONYM_PREFIX.encode(), text))
 
 
-def _canonical(value: Raw, work: Work) -> bytes:
+def _canonical(value: Raw, steps: Steps) -> bytes:
     """One text for all ways to write a value: members by name, without spaces, and numbers by their value."""
-    work.spend(STEPS_A_CANONICAL_VALUE)
-    match _inside(value, work):
+    steps.spend(STEPS_A_CANONICAL_VALUE)
+    match _inside(value, steps):
         case dict() as members:
             return b"{%s}" % b",".join(
-                [_encoder.encode(name) + b":" + _canonical(members[name], work) for name in sorted(members)]
+                [_encoder.encode(name) + b":" + _canonical(members[name], steps) for name in sorted(members)]
             )
         case list() as elements:
-            return b"[%s]" % b",".join([_canonical(each, work) for each in elements])
+            return b"[%s]" % b",".join([_canonical(each, steps) for each in elements])
         case None:
             text = bytes(value)
             if text.startswith(b'"'):

@@ -158,7 +158,7 @@ def test_the_bytes_of_kept_transforms_are_bounded() -> None:
     assert (oldest.transform, oldest.transform_gone) == (actor.state.transform, 11)
 
 
-def test_a_snapshot_with_transforms_fits_into_the_smallest_max_payload_that_doctor_accepts() -> None:
+def test_the_largest_snapshot_with_transforms_is_one_message() -> None:
     actor = Receiver()
     actor.revision = 10**12
 
