@@ -15,7 +15,16 @@ from msgspec import Raw, Struct
 
 from actors.configuration.transform import Shaping, Transform
 from actors.json_depth import NESTED_MAX, is_deep
-from angarium.delivery.places import BYTES_A_STEP, STEPS_MAX, PointerNode, Place, Places, TooManySteps, Steps, tree
+from angarium.delivery.places import (
+    BYTES_A_STEP,
+    STEPS_MAX,
+    Place,
+    Places,
+    PointerNode,
+    Steps,
+    TooManySteps,
+    tree,
+)
 
 PSEUDONYM_PREFIX = "ps_"
 PSEUDONYM_LENGTH = 27
