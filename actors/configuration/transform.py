@@ -19,8 +19,8 @@ from actors.ids import stable_hash
 POINTERS_MAX = 64
 """Number of pointers of one receiver, in all three lists together."""
 POINTER_BYTES_MAX = 256
-POINTERS_BYTES_MAX = 4096
-"""Bytes of all pointers together: the journal and the snapshots hold them."""
+TRANSFORM_BYTES_MAX = 4096
+"""Bytes of a transform in JSON: the journal and the snapshots hold it so."""
 POINTER_TOKENS_MAX = 32
 KEY_PREFIX = "psk_"
 """The beginning of a key of pseudonyms; its base64 follows."""
@@ -31,6 +31,7 @@ ANY = None
 
 Token = str | None
 _TOKEN = re.compile(r"(?:[^~]|~[012])*\Z")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class Transform(
@@ -85,14 +86,18 @@ def transform_problems(transform: Transform, key: str | None) -> Iterator[str]:
         remedy = "* stands for every member or element"
         yield f"transform: {len(pointers)} pointers, at most {POINTERS_MAX}; {remedy}"
         return
-    size = sum(len(pointer.encode()) for *_, pointer in pointers)
-    if size > POINTERS_BYTES_MAX:
-        yield f"transform: {size} bytes of pointers, at most {POINTERS_BYTES_MAX}; name places further up"
+    if (size := transform_bytes(transform)) > TRANSFORM_BYTES_MAX:
+        yield f"transform: {size} bytes as JSON, at most {TRANSFORM_BYTES_MAX}; name places further up"
     for name, index, pointer in pointers:
         if (why := _pointer_problem(pointer)) is not None:
             yield f"transform.{name}[{index}]: {why}"
     if transform.pseudonymize and key is None:
         yield "pseudonym_key: missing; receiver put and the HTTP API make one"
+
+
+def transform_bytes(transform: Transform) -> int:
+    """The bytes that a transform has as JSON: an escaped character counts as it is stored."""
+    return len(msgspec.json.encode(transform))
 
 
 def _pointer_problem(pointer: str) -> str | None:
@@ -102,6 +107,8 @@ def _pointer_problem(pointer: str) -> str | None:
         return f"{len(pointer.encode())} bytes, at most {POINTER_BYTES_MAX}"
     if (count := pointer.count("/")) > POINTER_TOKENS_MAX:
         return f"{count} tokens, at most {POINTER_TOKENS_MAX}"
+    if _CONTROL.search(pointer):
+        return "has a control character; name a place further up, or use *"
     if not _TOKEN.match(pointer):
         return "a ~ must be written ~0, a / in a name ~1, and a name that is * as ~2"
     return None

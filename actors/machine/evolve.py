@@ -10,12 +10,14 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from actors.configuration.transform import transform_bytes
 from actors.ids import dedup_key
 from actors.machine import facts as f
 from actors.machine.alerts.folding import after_alert, last_dead_letter_at
 from actors.machine.handshake.folding import after_handshake, due_at_once
 from actors.machine.numbering import Numbered, advance, advance_all, move_frontier, resize, without_keys
 from actors.machine.state import (
+    TRANSFORMS_BYTES_MAX,
     TRANSFORMS_MAX,
     OpenEvent,
     RecordedTransform,
@@ -105,9 +107,20 @@ def with_transform(state: State, fact: f.TransformSet) -> State:
     if fact.transform is not None:
         kept.append(RecordedTransform(revision=fact.revision, transform=fact.transform, key=fact.key))
     return replace(
-        state, transforms=tuple(kept[-TRANSFORMS_MAX:]), pseudonym_key=fact.key,
+        state, transforms=_newest(kept), pseudonym_key=fact.key,
         transform=0 if fact.transform is None else fact.revision,
     )  # fmt: skip
+
+
+def _newest(transforms: list[RecordedTransform]) -> tuple[RecordedTransform, ...]:
+    """The newest of them, in their order: one, and as many as a snapshot has room for."""
+    newest, size = list[RecordedTransform](), 0
+    for each in reversed(transforms[-TRANSFORMS_MAX:]):
+        size += transform_bytes(each.transform)
+        if newest and size > TRANSFORMS_BYTES_MAX:
+            break
+        newest.append(each)
+    return tuple(reversed(newest))
 
 
 def _with_open(state: State, events: tuple[Numbered, ...]) -> State:

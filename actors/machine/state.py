@@ -25,6 +25,8 @@ UNPUBLISHED_ALERTS_MAX = 12
 """Events about a receiver's alerts that may wait to be published; no further alert changes before."""
 TRANSFORMS_MAX = 8
 """Transforms of one receiver that are kept: the present one, and earlier ones for open events."""
+TRANSFORMS_BYTES_MAX = 16 << 10
+"""Bytes of all of them as JSON: a snapshot of a receiver is one message."""
 TOMBSTONE_KEPT_S = 8 * 86400.0
 """Time that the state of a removed receiver is kept: the longest age of a delivery (7 days), and a day."""
 

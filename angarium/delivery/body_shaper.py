@@ -1,12 +1,13 @@
 """Shapes the bodies of an attempt, large ones in a thread, so that no body holds up the loop."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from actors.configuration.transform import Shaping
+from actors.configuration.transform import Shaping, Transform
 from actors.ids import tenant_of
 from actors.machine.event import Event
 from actors.machine.outcome import NotSent
@@ -14,15 +15,29 @@ from actors.ports import Attempt, BatchAttempt
 from angarium.delivery.connections.fair_slots import FairSlots
 from angarium.delivery.shaping import Unshapeable, shape
 
-IN_THE_LOOP_MAX = 256
-"""Values of bodies, and 256 bytes of them each, that are shaped in the loop. A thread costs 0.1 ms."""
+PORTION_MAX = 256
+"""Weight of bodies that are shaped in the loop, or in one turn of the thread, which costs 0.1 ms by itself.
+
+A body of more than this has a turn for itself alone.
+"""
+BYTES_A_WEIGHT = 64
+POINTERS_A_WEIGHT = 8
+
+_Pair = tuple[Event, Shaping | None]
+
+
+class _Portion(Struct):
+    """Events whose bodies are shaped at once, each with its shaping, and their weight together."""
+
+    pairs: list[_Pair] = field(default_factory=list)
+    weight: int = 0
 
 
 class BodyShaper:
     """Shapes bodies before they are formatted and signed.
 
     One thread at a time, since two would share the interpreter and be no quicker. Tenants take turns, and
-    within a tenant its receivers.
+    within a tenant its receivers. A turn is for one body, or for some small ones of a batch.
     """
 
     def __init__(self) -> None:
@@ -31,11 +46,14 @@ class BodyShaper:
     async def shaped(self, attempt: Attempt | BatchAttempt) -> Attempt | BatchAttempt | NotSent:
         """The attempt with shaped bodies; a `NotSent` that names the events whose bodies cannot be shaped."""
         events = tuple(event for event, _ in attempt.numbered)
-        shaped = [each.body for each, shaping in zip(events, attempt.shapings, strict=True) if shaping]
-        if sum(len(body) // 256 + body.count(b",") for body in shaped) <= IN_THE_LOOP_MAX:
-            found = shape_bodies(events, attempt.shapings)
-        else:
-            found = await self._in_turn(attempt.receiver, events, attempt.shapings)
+        portions = list(_portions(list(zip(events, attempt.shapings, strict=True))))
+        bodies = list[bytes | Unshapeable]()
+        for portion in portions:
+            if len(portions) == 1 and portion.weight <= PORTION_MAX:
+                bodies += _bodies(portion.pairs)
+            else:
+                bodies += await self._in_turn(attempt.receiver, portion.pairs)
+        found = _with_bodies(events, bodies)
         if isinstance(found, NotSent):
             return found
         match attempt:
@@ -46,14 +64,12 @@ class BodyShaper:
             case _:
                 assert_never(attempt)
 
-    async def _in_turn(
-        self, receiver: str, events: Sequence[Event], shapings: Sequence[Shaping | None]
-    ) -> tuple[Event, ...] | NotSent:
+    async def _in_turn(self, receiver: str, pairs: Sequence[_Pair]) -> list[bytes | Unshapeable]:
         tenant = tenant_of(receiver)
         waiter = self._slots.enter(tenant, receiver)
         try:
             await waiter.future
-            return await asyncio.to_thread(shape_bodies, events, shapings)
+            return await asyncio.to_thread(_bodies, pairs)
         finally:
             self._slots.leave(tenant, waiter)
 
@@ -64,9 +80,42 @@ def shape_bodies(
     """The events with shaped bodies; a `NotSent` that names those that cannot be shaped."""
     if not shapings:
         return tuple(events)
+    return _with_bodies(events, _bodies(list(zip(events, shapings, strict=True))))
+
+
+def _portions(pairs: Sequence[_Pair]) -> Iterator[_Portion]:
+    """Yield the events in their order, as many at once as one turn is for."""
+    portion = _Portion()
+    for event, shaping in pairs:
+        weight = 0 if shaping is None else _weight(event.body, shaping.transform)
+        if portion.pairs and portion.weight + weight > PORTION_MAX:
+            yield portion
+            portion = _Portion()
+        portion.pairs.append((event, shaping))
+        portion.weight += weight
+    yield portion
+
+
+def _weight(body: bytes, transform: Transform) -> int:
+    """A measure of the time that the body may take: its values and length, by the lists and pointers."""
+    values = 1 + len(body) // BYTES_A_WEIGHT + body.count(b",") + body.count(b"{") + body.count(b"[")
+    lists = transform.keep or (), transform.drop, transform.pseudonymize
+    return values * (sum(map(bool, lists)) + sum(map(len, lists)) // POINTERS_A_WEIGHT)
+
+
+def _bodies(pairs: Sequence[_Pair]) -> list[bytes | Unshapeable]:
+    return [
+        event.body if shaping is None else shape(event.body, event.region, shaping)
+        for event, shaping in pairs
+    ]  # fmt: skip
+
+
+def _with_bodies(
+    events: Sequence[Event], bodies: Sequence[bytes | Unshapeable]
+) -> tuple[Event, ...] | NotSent:  # fmt: skip
+    """The events with these bodies; a `NotSent` that names those that have none."""
     shaped, problems = list[Event](), dict[int, str]()
-    for event, shaping in zip(events, shapings, strict=True):
-        body = event.body if shaping is None else shape(event.body, event.region, shaping)
+    for event, body in zip(events, bodies, strict=True):
         if isinstance(body, Unshapeable):
             problems[event.position] = body.why
         else:

@@ -8,25 +8,36 @@ object the last one stays: a receiver that reads the first would else get what a
 import base64
 import hmac
 import re
-from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import repeat
-from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from actors.configuration.transform import ANY, Shaping, Token, Transform, parsed_pointer
+from actors.configuration.transform import Shaping, Transform
 from actors.json_depth import NESTED_MAX, is_deep
+from angarium.delivery.places import (
+    BYTES_A_STEP,
+    STEPS_MAX,
+    Place,
+    Places,
+    PointerNode,
+    Steps,
+    TooManySteps,
+    tree,
+)
 
 PSEUDONYM_PREFIX = "ps_"
 PSEUDONYM_LENGTH = 27
 """Characters of a pseudonym after its prefix: 162 bits, so no two values share one by chance."""
 
-PSEUDONYMS_MAX = 10_000
-"""Pseudonyms in one body: they may be longer than what they replace, by 300 kB in all."""
+STEPS_A_PSEUDONYM = 15
+"""Steps of a pseudonym, besides those of its value. It may be longer than that, all in a body by 300 kB."""
+STEPS_A_CANONICAL_VALUE = 12
+STEPS_A_VISIT = 12
+"""Steps of an object or array that a pointer leads into, besides those of its parts."""
+STEPS_A_SCALAR = 3
+"""Steps of another value on the way of a pointer."""
 
-_Nodes = Sequence["_Node"]
 _whole = msgspec.json.Decoder(Raw)
 _members = msgspec.json.Decoder(dict[str, Raw])
 _elements = msgspec.json.Decoder(list[Raw])
@@ -34,7 +45,6 @@ _text = msgspec.json.Decoder(str)
 _encoder = msgspec.json.Encoder()
 _NUMBER = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?\Z")
 _EXPONENT_DIGITS_MAX = 18
-_INDEX = re.compile(r"(?:0|[1-9][0-9]{0,8})\Z")
 _NULL = Raw(b"null")
 
 
@@ -44,189 +54,177 @@ class Unshapeable(Struct, frozen=True):
     why: str
 
 
-class _Node(Struct):
-    """A place in the pointers of one list: what its tokens lead to, and whether a pointer ends here."""
+class _Trees(Struct, frozen=True):
+    """The trees of the three lists of a transform."""
 
-    following: dict[Token, "_Node"]
-    ends: bool = False
-
-
-class _Places(Struct, frozen=True):
-    """The pointers of a transform as trees, which share their beginnings."""
-
-    keep: _Node | None
-    drop: _Node | None
-    pseudonymize: _Node | None
+    keep: PointerNode | None
+    drop: PointerNode | None
+    pseudonymize: PointerNode | None
 
 
 def shape(body: bytes, region: str, shaping: Shaping) -> bytes | Unshapeable:
     """The shaped body of an event of that region."""
     if is_deep(body):
         return Unshapeable(f"it is nested deeper than {NESTED_MAX}")
+    trees, steps = _trees(shaping.transform), Steps()
     try:
         body.decode()
         value = _whole.decode(body)
-        places = _places(shaping.transform)
-        if places.keep is not None:
-            value = _kept(value, (places.keep,))
-        if places.drop is not None:
-            value = _dropped(value, (places.drop,))
-        if places.pseudonymize is not None:
-            value = _pseudonymized(value, (places.pseudonymize,), _Pseudonyms(shaping.key, region))
+        if trees.keep is not None:
+            value = _Keep(steps).shaped(value, trees.keep)
+        if trees.drop is not None:
+            value = _Drop(steps).shaped(value, trees.drop)
+        if trees.pseudonymize is not None:
+            value = _Pseudonymize(steps, shaping.key, region).shaped(value, trees.pseudonymize)
         return bytes(value)
-    except _TooManyPseudonyms:
-        return Unshapeable(f"it has more than {PSEUDONYMS_MAX} values to pseudonymize")
+    except TooManySteps:
+        return Unshapeable(f"its transform names too many places in it: more than {STEPS_MAX} steps")
     except (msgspec.DecodeError, UnicodeError):
         return Unshapeable("it is not JSON in UTF-8")
 
 
 @lru_cache(maxsize=1024)
-def _places(transform: Transform) -> _Places:
-    return _Places(_tree(transform.keep or ()), _tree(transform.drop), _tree(transform.pseudonymize))
+def _trees(transform: Transform) -> _Trees:
+    return _Trees(tree(transform.keep or ()), tree(transform.drop), tree(transform.pseudonymize))
 
 
-def _tree(pointers: Sequence[str]) -> _Node | None:
-    root = _Node({})
-    for pointer in pointers:
-        node = root
-        for token in parsed_pointer(pointer):
-            node = node.following.setdefault(token, _Node({}))
-        node.ends = True
-    return root if pointers else None
-
-
-def _following(nodes: _Nodes, token: str) -> list[_Node]:
-    """The places that the token leads to from these."""
-    return [each for node in nodes for key in (ANY, token) if (each := node.following.get(key)) is not None]
-
-
-def _by_index(nodes: _Nodes, count: int) -> Iterator[list[_Node]]:
-    """Yield the places that each index of an array leads to; a body may have 100,000 elements."""
-    of_any = [each for node in nodes if (each := node.following.get(ANY)) is not None]
-    named = {
-        int(key): _following(nodes, key)
-        for node in nodes for key in node.following if key is not ANY and _INDEX.match(key)
-    }  # fmt: skip
-    return map(named.get, range(count), repeat(of_any)) if named else repeat(of_any, count)
-
-
-def _ends(nodes: _Nodes) -> bool:
-    return any(each.ends for each in nodes)
-
-
-def _inside(value: Raw) -> dict[str, Raw] | list[Raw] | None:
+def _inside(value: Raw, steps: Steps) -> dict[str, Raw] | list[Raw] | None:
     """The members or elements of an object or an array; None for anything else."""
-    match bytes(memoryview(value)[:1]):
-        case b"{":
-            return _members.decode(value)
-        case b"[":
-            return _elements.decode(value)
+    inside: dict[str, Raw] | list[Raw]
+    match memoryview(value)[0]:
+        case 0x7B:  # An opening brace.
+            steps.spend(STEPS_A_VISIT + len(memoryview(value)) // BYTES_A_STEP)
+            inside = _members.decode(value)
+        case 0x5B:  # An opening bracket.
+            steps.spend(STEPS_A_VISIT + len(memoryview(value)) // BYTES_A_STEP)
+            inside = _elements.decode(value)
         case _:
+            steps.spend(STEPS_A_SCALAR)
             return None
+    steps.spend(len(inside))
+    return inside
 
 
-def _kept(value: Raw, nodes: _Nodes) -> Raw:
-    """The body with only what the pointers name; if that is neither object nor array, null."""
-    found = _kept_inside(value, nodes)
-    return _NULL if found is None else found
+class _Keep:
+    """Leaves only what the pointers name, and the objects and arrays on the way there."""
 
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._places = Places(steps)
 
-def _kept_inside(value: Raw, nodes: _Nodes) -> Raw | None:
-    """The value with only what the pointers name; None if they name nothing in it."""
-    if _ends(nodes):
-        return value
-    match _inside(value):
-        case dict() as members:
+    def shaped(self, value: Raw, root: PointerNode) -> Raw:
+        """The body with only these places; if it is neither object nor array, null."""
+        found = self._kept(value, self._places.of((root,)))
+        return _NULL if found is None else found
+
+    def _kept(self, value: Raw, place: Place) -> Raw | None:
+        """The value with only what the pointers name; None if they name nothing in it."""
+        if place.ends:
+            self._steps.spend(1)
+            return value
+        inside = _inside(value, self._steps)
+        if inside is None:
+            return None
+        named = self._places.following(place)
+        if isinstance(inside, dict):
             kept = {
-                name: found for name, each in members.items()
-                if (following := _following(nodes, name))
-                and (found := _kept_inside(each, following)) is not None
+                name: found for name, each in inside.items()
+                if (following := named.get(name, place.other)) is not None
+                and (found := self._kept(each, following)) is not None
             }  # fmt: skip
             return Raw(_encoder.encode(kept))
-        case list() as elements:
-            found_elements = [
-                found for each, following in zip(elements, _by_index(nodes, len(elements)), strict=True)
-                if following and (found := _kept_inside(each, following)) is not None
-            ]  # fmt: skip
-            return Raw(_encoder.encode(found_elements))
-        case None:
-            return None
+        kept_elements = [
+            found for each, following in zip(inside, place.by_index(named, len(inside)), strict=True)
+            if following is not None and (found := self._kept(each, following)) is not None
+        ]  # fmt: skip
+        return Raw(_encoder.encode(kept_elements))
 
 
-def _dropped(value: Raw, nodes: _Nodes) -> Raw:
-    """The value without what the pointers name."""
-    match _inside(value):
-        case dict() as members:
-            left = dict[str, Raw]()
-            for name, each in members.items():
-                following = _following(nodes, name)
-                if not _ends(following):
-                    left[name] = _dropped(each, following) if following else each
-            return Raw(_encoder.encode(left))
-        case list() as elements:
-            left_elements = list[Raw]()
-            for each, following in zip(elements, _by_index(nodes, len(elements)), strict=True):
-                if not _ends(following):
-                    left_elements.append(_dropped(each, following) if following else each)
-            return Raw(_encoder.encode(left_elements))
-        case None:
+class _Drop:
+    """Leaves what no pointer names."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._places = Places(steps)
+
+    def shaped(self, value: Raw, root: PointerNode) -> Raw:
+        """The body without these places."""
+        return self._left(value, self._places.of((root,)))
+
+    def _left(self, value: Raw, place: Place) -> Raw:
+        inside = _inside(value, self._steps)
+        if inside is None:
             return value
+        named = self._places.following(place)
+        if isinstance(inside, dict):
+            left = {
+                name: each if following is None else self._left(each, following)
+                for name, each in inside.items()
+                if (following := named.get(name, place.other)) is None or not following.ends
+            }
+            return Raw(_encoder.encode(left))
+        left_elements = [
+            each if following is None else self._left(each, following)
+            for each, following in zip(inside, place.by_index(named, len(inside)), strict=True)
+            if following is None or not following.ends
+        ]
+        return Raw(_encoder.encode(left_elements))
 
 
-class _TooManyPseudonyms(Exception):
-    """The body has more values to pseudonymize than it may have."""
+class _Pseudonymize:
+    """Replaces what the pointers name by the pseudonyms of one receiver and region."""
 
+    def __init__(self, steps: Steps, key: bytes, region: str) -> None:
+        self._steps = steps
+        self._places = Places(steps)
+        self._key = key
+        self._region = region.encode() + b"\0"
 
-class _Pseudonyms(Struct):
-    """Makes the pseudonyms of one receiver and region, and counts them in `made`."""
+    def shaped(self, value: Raw, root: PointerNode) -> Raw:
+        """The body with pseudonyms at these places."""
+        return self._replaced(value, self._places.of((root,)))
 
-    key: bytes
-    region: str
-    made: int = 0
+    def _replaced(self, value: Raw, place: Place) -> Raw:
+        if place.ends:
+            return self._pseudonym(value)
+        inside = _inside(value, self._steps)
+        if inside is None:
+            return value
+        named = self._places.following(place)
+        written: dict[str, Raw] | list[Raw]
+        if isinstance(inside, dict):
+            written = {
+                name: each if following is None else self._replaced(each, following)
+                for name, each in inside.items()
+                for following in (named.get(name, place.other),)
+            }
+        else:
+            written = [
+                each if following is None else self._replaced(each, following)
+                for each, following in zip(inside, place.by_index(named, len(inside)), strict=True)
+            ]
+        return Raw(_encoder.encode(written))
 
-    def pseudonym(self, value: Raw) -> Raw:
+    def _pseudonym(self, value: Raw) -> Raw:
         """The pseudonym of a value; null stays, since no person is behind it."""
         if value == _NULL:
             return value
-        self.made += 1
-        if self.made > PSEUDONYMS_MAX:
-            raise _TooManyPseudonyms
-        digest = hmac.digest(self.key, self.region.encode() + b"\0" + _canonical(value), "sha256")
-        text = base64.urlsafe_b64encode(digest)[:PSEUDONYM_LENGTH].decode()
-        return Raw(b'"%s%s"' % (PSEUDONYM_PREFIX.encode(), text.encode()))
+        self._steps.spend(STEPS_A_PSEUDONYM)
+        digest = hmac.digest(self._key, self._region + _canonical(value, self._steps), "sha256")
+        text = base64.urlsafe_b64encode(digest)[:PSEUDONYM_LENGTH]
+        return Raw(b'"%s%s"' % (PSEUDONYM_PREFIX.encode(), text))
 
 
-def _pseudonymized(value: Raw, nodes: _Nodes, pseudonyms: _Pseudonyms) -> Raw:
-    """The value with pseudonyms at the places that the pointers name."""
-    if _ends(nodes):
-        return pseudonyms.pseudonym(value)
-    written: Any
-    match _inside(value):
-        case dict() as members:
-            written = {
-                name: _pseudonymized(each, following, pseudonyms)
-                if (following := _following(nodes, name)) else each
-                for name, each in members.items()
-            }  # fmt: skip
-        case list() as elements:
-            written = [
-                _pseudonymized(each, following, pseudonyms) if following else each
-                for each, following in zip(elements, _by_index(nodes, len(elements)), strict=True)
-            ]  # fmt: skip
-        case None:
-            return value
-    return Raw(_encoder.encode(written))
-
-
-def _canonical(value: Raw) -> bytes:
+def _canonical(value: Raw, steps: Steps) -> bytes:
     """One text for all ways to write a value: members by name, without spaces, and numbers by their value."""
-    match _inside(value):
+    steps.spend(STEPS_A_CANONICAL_VALUE)
+    match _inside(value, steps):
         case dict() as members:
             return b"{%s}" % b",".join(
-                [_encoder.encode(name) + b":" + _canonical(members[name]) for name in sorted(members)]
+                [_encoder.encode(name) + b":" + _canonical(members[name], steps) for name in sorted(members)]
             )
         case list() as elements:
-            return b"[%s]" % b",".join([_canonical(each) for each in elements])
+            return b"[%s]" % b",".join([_canonical(each, steps) for each in elements])
         case None:
             text = bytes(value)
             if text.startswith(b'"'):

@@ -134,7 +134,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "api calls deliver fanout isolation ledger scale",
     ),
     "angarium.delivery": (
-        "formats handshake http_exchange signing",
+        "formats handshake http_exchange places signing",
         "connections custom_signing shaping",
         "body_shaper egress",
         "http1_transport httpx_transport sender",

@@ -62,6 +62,7 @@ def test_a_pointer_is_read_as_rfc_6901_has_it(pointer: str, tokens: tuple[str | 
     ("", "not a JSON pointer"), ("a/b", "not a JSON pointer"), ("$.a", "not a JSON pointer"),
     ("/a~", "a ~ must be written"), ("/a~3", "a ~ must be written"),
     ("/" + "é" * 128, "257 bytes, at most 256"), ("/a" * 33, "33 tokens, at most 32"),
+    ("/a\x01", "has a control character"), ("/\x7f", "has a control character"),
 ])  # fmt: skip
 def test_an_invalid_pointer_is_named_with_its_place(pointer: str, why: str) -> None:
     assert problem(transform={"drop": ["/a", pointer]}).startswith(f"transform.drop[1]: {why}")
@@ -70,7 +71,8 @@ def test_an_invalid_pointer_is_named_with_its_place(pointer: str, why: str) -> N
 @pytest.mark.parametrize(("members", "expected"), [
     ({"transform": {}}, "transform: names no place"),
     ({"transform": {"drop": ["/a"] * (POINTERS_MAX + 1)}}, "transform: 65 pointers, at most 64"),
-    ({"transform": {"drop": ["/" + "a" * 250] * 17}}, "transform: 4267 bytes of pointers, at most 4096"),
+    ({"transform": {"drop": ["/" + "a" * 250] * 17}}, "transform: 4328 bytes as JSON, at most 4096"),
+    ({"transform": {"drop": ["/" + '"' * 250] * 9}}, "transform: 4546 bytes as JSON, at most 4096"),
     ({"transform": {"keep": []}}, "transform.keep: "),
     ({"transform": ["/a"]}, "transform: "),
     ({"transform": {"drop": ["/a"], "mask": ["/b"]}}, "transform.mask: unknown member"),

@@ -5,7 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.configuration.transform import Transform, key_hash
+from actors.configuration.transform import (
+    TRANSFORM_BYTES_MAX,
+    Transform,
+    key_hash,
+    transform_bytes,
+    transform_problems,
+)
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.decide import NEEDS_NO_CONFIRMATION, transform_differs
@@ -15,8 +21,17 @@ from actors.machine.numbering import with_number
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import Cutoff, NoBounds, View
-from actors.machine.state import TRANSFORMS_MAX, OpenEvent, State, as_numbered
+from actors.machine.state import (
+    BURIALS_MAX,
+    OPEN_MAX,
+    TRANSFORMS_BYTES_MAX,
+    TRANSFORMS_MAX,
+    OpenEvent,
+    State,
+    as_numbered,
+)
 from actors.status import why
+from streams.journal.journal import PAYLOAD_MIN
 from tests.unit.worlds.values import NOW, Actor, answer, event, policy
 
 KEY, OTHER_KEY = "psk_" + "b2xk" * 8, "psk_" + "bmV3" * 8
@@ -128,6 +143,48 @@ def test_the_number_of_kept_transforms_is_bounded() -> None:
     assert len(actor.state.transforms) == TRANSFORMS_MAX
     oldest = actor.fails(event(1)).events[0]
     assert (oldest.transform, oldest.transform_gone) == (actor.state.transform, 11)
+
+
+def test_the_bytes_of_kept_transforms_are_bounded() -> None:
+    """A shard whose snapshot is larger than a message stores none any more."""
+    actor = Receiver()
+    for position in range(1, TRANSFORMS_MAX + 1):
+        actor.has(largest_transform(position))
+        actor.fails(event(position))
+    kept = [transform_bytes(each.transform) for each in actor.state.transforms]
+    assert TRANSFORMS_BYTES_MAX - TRANSFORM_BYTES_MAX < sum(kept) <= TRANSFORMS_BYTES_MAX
+    assert actor.state.transforms[-1].revision == actor.state.transform
+    oldest = actor.fails(event(1)).events[0]
+    assert (oldest.transform, oldest.transform_gone) == (actor.state.transform, 11)
+
+
+def test_the_largest_snapshot_with_transforms_is_one_message() -> None:
+    actor = Receiver()
+    actor.revision = 10**12
+
+    def large(position: int) -> Event:
+        return event(position, name=f"{position:0128d}", type="t" * 200, source=10**9 + position)
+
+    actor.has(largest_transform(TRANSFORMS_MAX))
+    actor.do(c.NumberEvents(tuple(map(large, range(1, BURIALS_MAX + 1)))))
+    actor.do(c.GiveUpEvents(tuple(map(as_numbered, actor.state.open)), "skipped"))
+    for number, each in enumerate(map(large, range(10**9, 10**9 + OPEN_MAX))):
+        if number < TRANSFORMS_MAX:
+            actor.has(largest_transform(number))
+        actor.fails(each)
+    assert (len(actor.state.burials), len(actor.state.open)) == (BURIALS_MAX, OPEN_MAX)
+    assert all(each.transform for each in actor.state.open)
+    assert len(msgspec.json.encode(actor.state)) < PAYLOAD_MIN
+
+
+def largest_transform(number: int) -> Transform:
+    """A transform that is as large as one may be."""
+    transform = Transform(drop=(f"/{number}", *(f"/{place:02d}" + '"' * 125 for place in range(15))))
+    rest = TRANSFORM_BYTES_MAX - transform_bytes(transform) - len(',"/"')
+    transform = Transform(drop=(*transform.drop, "/" + "a" * rest))
+    assert transform_bytes(transform) == TRANSFORM_BYTES_MAX
+    assert not list(transform_problems(transform, None))
+    return transform
 
 
 def test_no_revision_stands_for_two_transforms() -> None:
