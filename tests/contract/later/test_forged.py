@@ -74,7 +74,7 @@ async def test_a_forged_due_event_cannot_change_the_terms_of_a_waiting_one(
 async def test_a_forged_due_event_cannot_bring_a_waiting_one_forward(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """It has all the terms of the entry, and comes hours before its time."""
+    """The forged event has all the terms of the entry, and comes hours before its time."""
     await subscribe(js, names, B)
     await open_owner()
     await announce_forged(js, names, 2 * FAR_S)
@@ -99,7 +99,7 @@ async def test_a_due_event_that_names_nothing_becomes_a_dead_letter(
 async def test_a_forged_due_event_that_is_evicted_is_malformed(
     js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its letter is that of a malformed fan-out, and none is written for a subscriber."""
+    """The forged event has one letter, that of a malformed fan-out, and none for a subscriber."""
     monkeypatch.setattr(tenants, "EVENTS_MAX", 2)
     await subscribe(js, names, A)
     owner = await open_owner()
