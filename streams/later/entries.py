@@ -65,8 +65,8 @@ class Entry(Struct, frozen=True):
         """True if its publish was under way for longer than an event is kept; its stub may be gone."""
         return self.stored_at > self.published_at + age_s
 
-    def made(self, due: Event) -> bool:
-        """True if a due event may be of this entry; else a producer has made it up."""
+    def may_have_made(self, due: Event) -> bool:
+        """True if a due event has the terms and the content of the entry, and is not early; else it is forged."""
         headers = self.message.headers
         terms = (self.id, self.type, headers.get(EVENT_REGION, ""), self.only_for)
         content = (headers.get(CONTENT_TYPE, CONTENT_TYPE_DEFAULT), self.message.data)
@@ -190,7 +190,7 @@ async def take(js: JetStream, names: Names, place: EntryPlace, event: Event, age
                 return Taking.ROUTED if position == event.position else Taking.DROPPED
             case Entry() as entry if entry.is_void(age_s):
                 return Taking.DROPPED
-            case Entry() as entry if not entry.made(event):
+            case Entry() as entry if not entry.may_have_made(event):
                 return Taking.FORGED
             case Entry() as entry:
                 if await replace_entry(js, entry, {TAKEN: str(event.position)}, age_s):

@@ -126,7 +126,7 @@ async def page_cost(js: JetStream, names: Names, now: int, after: ListStart | No
     return cost
 
 
-async def test_a_page_of_waiting_events_costs_the_same_however_many_wait(js: JetStream, names: Names) -> None:
+async def test_a_page_costs_the_same_if_more_events_wait(js: JetStream, names: Names) -> None:
     """All are due in one second."""
     now = int(time.time())
     second, costs = now + 300, list[tuple[int, int]]()
