@@ -66,7 +66,7 @@ class Entry(Struct, frozen=True):
         return self.stored_at > self.published_at + age_s
 
     def may_have_made(self, due: Event) -> bool:
-        """True if a due event has the terms and the content of the entry, and is not early; else it is forged."""
+        """True if a due event equals the entry, and is not early; else a producer has forged it."""
         headers = self.message.headers
         terms = (self.id, self.type, headers.get(EVENT_REGION, ""), self.only_for)
         content = (headers.get(CONTENT_TYPE, CONTENT_TYPE_DEFAULT), self.message.data)
