@@ -117,7 +117,8 @@ async def test_the_commands_make_keys_and_count_what_they_seal(
     line = await asyncio.to_thread(terminal.done, "key", "new", "prod")
     KeyFile(tmp_path).write(line)
     assert (await asyncio.to_thread(terminal.done, "key", "new")) != line
-    assert "must be 1 to 32" in await asyncio.to_thread(terminal.failed, "key", "new", "a.b", status=2)
+    said = await asyncio.to_thread(terminal.failed, "key", "new", "a.b", status=2)
+    assert "the ID must be 1 to 32" in said
     await put(fleet, terminal, RECEIVER)
     status = await asyncio.to_thread(terminal.done, "key", "status")
     assert status == f"prod: 1 receiver (the first of the key file)\nin clear: 1 receiver ({OTHER})\n"
