@@ -32,9 +32,9 @@ from actors.times_as_text import age_text, instant_text, instant_text_or_none
 
 SLOW_ANSWER_MS = 50.0
 """From this latency on, latency counts as the limit of a strict receiver's pace."""
-Remedy = Literal["resume", "put"]
+Remedy = Literal["resume", "put", "key"]
 """The end of a condition that does not end by itself: the receiver is resumed, or put with a valid
-configuration."""
+configuration, or its node gets a key that opens its secrets."""
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -148,13 +148,15 @@ def inspect(
     head: Head | None,
     last_answer: Answered | None,
     problems: list[str],
+    needs_key: bool = False,
     answer_shown: bool = True,
 ) -> ReceiverState:
     """The live state of one actor, ready for JSON.
 
     - `queued`: number of events in memory.
     - `backlog`: number of events that are accepted and not settled.
-    - `problems`: defects of the configuration that was put last, which need not be the one in force.
+    - `problems`: defects of the configuration that was put last, which need not be the one in force;
+      `needs_key`: they end once the node has further keys.
     - `last_answer`: an excerpt; unless `answer_shown`, only its status is shown.
     """
     response: LastResponse | None = None
@@ -166,7 +168,7 @@ def inspect(
         "node": node,
         "phase": phase(state, policy, view, now),
         "why": why(state, policy, view, now, backlog=backlog, problems=problems),
-        "remedy": remedy(state, policy, now),
+        "remedy": remedy(state, policy, now, needs_key=needs_key),
         "problems": problems,
         "next_sequence": state.frontier.sequence + 1,
         "settled_sequence": state.settled_sequence,
@@ -196,11 +198,11 @@ def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
     return "active" if view.in_flight or view.head or state.open or state.parked else "idle"
 
 
-def remedy(state: State, policy: Policy | None, now: float) -> Remedy | None:
+def remedy(state: State, policy: Policy | None, now: float, *, needs_key: bool = False) -> Remedy | None:
     """The act of an operator after which the receiver continues; None if it continues by itself."""
     match held_back(state, policy, now):
         case "misconfigured":
-            return "put"
+            return "key" if needs_key else "put"
         case "paused" | "disabled":
             return "resume"
         case _:

@@ -223,6 +223,7 @@ async def test_a_receiver_waits_while_its_key_is_missing(
         "secrets[0]: is sealed by the key new; add that key to the key file (ANGARIUM_KEY_FILE)",
         "headers.authorization: is sealed by the key new; add that key to the key file (ANGARIUM_KEY_FILE)",
     )
+    assert [known.needs_key(each) for each in (RECEIVER, OTHER, "acme.none")] == [True, False, False]
     assert await known.confirm(RECEIVER) == Invalid(known.problems(RECEIVER))
     assert "receiver.invalid" in caplog.messages
     known.open_again()

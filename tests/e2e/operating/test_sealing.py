@@ -83,6 +83,8 @@ async def test_a_receiver_waits_for_its_key_and_others_go_on(
     state = await fleet.ask("inspect", RECEIVER)
     assert state["phase"] == "misconfigured"
     assert "is sealed by the key new; add that key to the key file" in state["why"]
+    shown = await asyncio.to_thread(terminal.done, "inspect", RECEIVER)
+    assert "it continues once its node has the key" in " ".join(shown.split())
     assert not arrivals[RECEIVER]
 
     key_file.write(OLD, NEW)
@@ -97,6 +99,7 @@ async def test_a_receiver_waits_for_its_key_and_others_go_on(
     state = await fleet.ask("inspect", RECEIVER)
     assert state["phase"] == "misconfigured"
     assert "sealed for another receiver or member" in state["why"]
+    assert state["remedy"] == "put"
     await publish(fleet.js, OTHER, "b-2", b"{}")
     await fleet.until(lambda: len(arrivals[OTHER]) == 2, "the other one goes on")
     said = await asyncio.to_thread(terminal.run, "doctor")

@@ -244,6 +244,12 @@ def test_an_operator_has_to_end_what_does_not_end_by_itself(
     assert remedy(State(receiver="a.b", **members), policy, NOW) == expected
 
 
+def test_a_receiver_whose_node_lacks_a_key_need_not_be_put_again() -> None:
+    state = State(receiver="a.b")
+    assert remedy(state, None, NOW, needs_key=True) == "key"
+    assert remedy(state, POLICY, NOW, needs_key=True) is None
+
+
 def test_every_phase_has_its_words() -> None:
     """The words are the name of the phase, except for the two phases in which nothing is held back."""
     said = {
