@@ -98,6 +98,20 @@ class LastResponse(TypedDict):
     body: NotRequired[str]
 
 
+class TransformState(TypedDict):
+    """The transform in force, by the numbers of its pointers; `keep` is null if everything stays.
+
+    `revision` is that of the configuration which it came with. `open_otherwise`: the number of events that
+    were tried before, and keep another transform, or none.
+    """
+
+    revision: int
+    keep: int | None
+    drop: int
+    pseudonymize: int
+    open_otherwise: int
+
+
 class ReceiverState(TypedDict):
     """The live state of a receiver, as its owner knows it.
 
@@ -125,6 +139,7 @@ class ReceiverState(TypedDict):
     disabled: str | None
     bucket: BucketState | None
     handshake: HandshakeState | None
+    transform: TransformState | None
     resume_at: str | None
     failing_since: str | None
     alerts: dict[str, str]
@@ -180,6 +195,7 @@ def inspect(
         "disabled": state.disabled or None,
         "bucket": _bucket(state, policy, view, now),
         "handshake": handshake_state(state, policy, instant_text_or_none),
+        "transform": _transform(state),
         "resume_at": instant_text_or_none(_resume_at(state, policy, now)),
         "failing_since": instant_text_or_none(state.failing_since),
         "alerts": {each.kind: instant_text(each.raised_at) for each in state.alerts if each.raised},
@@ -303,6 +319,19 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return "waiting for NATS to say whether the receiver was removed"
         case _:
             return "the next attempt is due"
+
+
+def _transform(state: State) -> TransformState | None:
+    if not state.transform:
+        return None
+    transform = state.transforms[-1].transform
+    return {
+        "revision": state.transform,
+        "keep": None if transform.keep is None else len(transform.keep),
+        "drop": len(transform.drop),
+        "pseudonymize": len(transform.pseudonymize),
+        "open_otherwise": sum(each.transform != state.transform for each in state.open),
+    }
 
 
 def _next_handshake(state: State, policy: Policy | None, view: View, now: float) -> str:
