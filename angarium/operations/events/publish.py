@@ -87,10 +87,10 @@ class Publisher:
                 subscriptions.put(receiver, parse(configuration.raw, strict=False)[0].events)
         if subscriptions.match(template.target, template.type):
             return ""
-        nobody = f"no receiver of {template.target} subscribes to {template.type}"
+        none = f"no receiver of {template.target} subscribes to {template.type}"
         if template.deliver_at:
-            return f"{nobody} now; those that do when it is due get it"
-        return f"{nobody}; such events are dropped"
+            return f"{none} now; those that do when it is due get it"
+        return f"{none}; such events are dropped"
 
     async def _store(self, message: EventMessage) -> Stored:
         put, may_be_stored = message.put, False

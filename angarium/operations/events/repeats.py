@@ -26,7 +26,7 @@ async def repeat_problem(access: Access, event: NewEvent, position: int) -> Oper
         why = await _why_no_repeat(access, event, position)
     except (Unavailable, ApiError) as error:
         text = f"an event with this id is stored already, and its time could not be read ({error})"
-        return OperationError("unanswered", f"{text}; send it again")
+        return OperationError("unanswered", f"{text}; send it again, or with another id")
     return OperationError("conflict", f"{why}; {OTHER_ID}", "repeated-id") if why else None
 
 

@@ -181,10 +181,10 @@ async def test_a_removed_receiver_can_be_put_again(bench: Putting) -> None:
     assert (done.replaced, done.changes) == (False, [])
 
 
-async def test_a_transform_that_is_added_or_changed_names_the_events_that_it_does_not_change(
+async def test_another_transform_comes_with_a_note_about_tried_events(
     bench: Putting,
 ) -> None:
-    """Their retries have the body of the first attempt."""
+    """Retries have the body of the first attempt."""
     drop = {"url": URL, "transform": {"drop": ["/a"]}}
     assert (await bench.put(drop)).notes == []
     (note,) = (await bench.put({"url": URL, "transform": {"drop": ["/b"]}})).notes

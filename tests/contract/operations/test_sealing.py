@@ -155,7 +155,7 @@ async def test_a_rotation_seals_what_is_left_and_a_second_one_finds_nothing(benc
 
 
 async def test_a_value_in_clear_that_looks_sealed_is_sealed(bench: Sealing) -> None:
-    """Its beginning is the id of the present key, and what follows could be a nonce and a tag."""
+    """The value begins with the id of the present key, and what follows could be a nonce and a tag."""
     await bench.put({"url": URL, "headers": {"x-token": "api:" + "QUJD" * 12}})
     bench.use(Keys({"api": b"n" * 32}))
     assert (await bench.rotated()).sealed == 1
@@ -231,7 +231,7 @@ async def test_the_doctor_says_what_lies_in_clear_and_what_cannot_be_opened(benc
 async def test_the_doctor_doubts_secrets_of_receivers_that_are_misconfigured(
     nats_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no key itself, so that it cannot tell whether a node has the right one."""
+    """`doctor` has no key itself, so it cannot tell whether a node has the right one."""
     ill = [replace(warning("receivers", "ill"), receiver=NAME, ailment="misconfigured"), ok("clock", "exact")]
 
     async def found(*_: object) -> list[Finding]:

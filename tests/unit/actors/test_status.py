@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from actors import status
 from actors.configuration.credentials import Credentials, credentials_of
 from actors.configuration.policy import Policy, Rate, Retry
-from actors.configuration.transform import Transform
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.event import Event
 from actors.machine.facts import AttemptFailed, Burial, Delivered, Throttled
@@ -20,7 +19,7 @@ from actors.machine.numbering import Frontier, Numbered, advance, with_number
 from actors.machine.outcome import Answered
 from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.view import NoBounds, View
-from actors.machine.state import BURIALS_MAX, Alert, OpenEvent, RecordedTransform, State
+from actors.machine.state import BURIALS_MAX, Alert, OpenEvent, State
 from actors.status import Head, inspect, known_head, phase, read_head, remedy, why
 from actors.times_as_text import age_text
 from tests.unit.worlds.shard import strict
@@ -245,12 +244,6 @@ def test_an_operator_has_to_end_what_does_not_end_by_itself(
     assert remedy(State(receiver="a.b", **members), policy, NOW) == expected
 
 
-def test_a_receiver_whose_node_lacks_a_key_need_not_be_put_again() -> None:
-    state = State(receiver="a.b")
-    assert remedy(state, None, NOW, needs_key=True) == "key"
-    assert remedy(state, POLICY, NOW, needs_key=True) is None
-
-
 def test_every_phase_has_its_words() -> None:
     """The words are the name of the phase, except for the two phases in which nothing is held back."""
     said = {
@@ -345,16 +338,6 @@ def test_the_status_shows_everything_that_the_contract_lists() -> None:
         },
         "posts": 0,
     }  # fmt: skip
-
-
-def test_the_transform_in_force_is_shown_with_the_events_that_keep_another() -> None:
-    transform = RecordedTransform(revision=7, transform=Transform(keep=("/a", "/b"), drop=("/a/c",)))
-    events = tuple(replace(ENTRY, sequence=number, transform=number) for number in (0, 6, 7))
-    state = State(receiver="a.b", open=events, transform=7, transforms=(transform,))
-    assert shown(state)["transform"] == {
-        "revision": 7, "keep": 2, "drop": 1, "pseudonymize": 0, "open_otherwise": 2,
-    }  # fmt: skip
-    assert shown(replace(state, transform=0))["transform"] is None
 
 
 def test_nothing_is_due_by_itself_while_an_operator_holds_the_receiver_back() -> None:

@@ -32,7 +32,7 @@ async def sealing_findings(access: Access, misconfigured: Collection[str] = ()) 
 
 
 async def _with_sealed_secrets(access: Access, receivers: Collection[str]) -> list[str]:
-    """Those of the receivers whose secrets are sealed."""
+    """The receivers among these whose secrets are sealed."""
     if not receivers:
         return []
     uses = await retry_for_command(access.configurations.key_uses)

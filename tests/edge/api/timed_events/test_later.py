@@ -5,9 +5,11 @@ import time
 import msgspec
 import pytest
 
+from actors.errors import Unavailable
 from actors.ids import stable_hash
 from actors.times_as_text import instant_text
 from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
 from streams.nats.wire_names import DELIVER_AT, EVENT_TYPE, ONLY_FOR, TAKEN
 from tests.edge.api.conftest import Api, problem
 
@@ -162,3 +164,22 @@ async def test_a_repeat_of_a_cancelled_event_is_refused(api: Api) -> None:
         assert (await client.delete(f"{LATER}/R1")).status_code == 200
         refused = await client.post(f"{EVENTS}/a", json={}, headers=headers)
         assert "was cancelled; use another id" in problem(refused, 409, "conflict")
+
+
+async def test_a_repeat_is_no_success_if_the_stored_event_cannot_be_compared(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {DELIVER_AT: instant_text(time.time() + 60), "Angarium-Id": "R1"}
+
+    async def unanswered(*_: object) -> None:
+        raise Unavailable("no answer")
+
+    async with await api.client() as client:
+        assert (await client.post(f"{EVENTS}/a", json={}, headers=headers)).status_code == 202
+        with monkeypatch.context() as patched:
+            patched.setattr(JetStream, "message", unanswered)
+            answer = await client.post(f"{EVENTS}/a", json={}, headers=headers)
+            assert "its time could not be read (no answer)" in problem(answer, 503, "unavailable")
+        assert await api.js.delete(api.names.events, 1)
+        answer = await client.post(f"{EVENTS}/a", json={}, headers=headers)
+    assert "its time is no longer known; use another id" in problem(answer, 409, "conflict")
