@@ -212,7 +212,7 @@ class KnownConfigurations:
     def needs_key(self, receiver: str) -> bool:
         """True if the newest configuration is in force as soon as this process has further keys."""
         known = self._known.get(receiver)
-        return known is not None and bool(known.unusable) and known.needs_key and not known.problems
+        return known is not None and known.needs_key and not known.problems
 
     def removal(self, receiver: str) -> Removal | None:
         """The last known removal, from the bucket itself or from a configuration that was put since."""
