@@ -32,9 +32,9 @@ from actors.times_as_text import age_text, instant_text, instant_text_or_none
 
 SLOW_ANSWER_MS = 50.0
 """From this latency on, latency counts as the limit of a strict receiver's pace."""
-Remedy = Literal["resume", "put"]
+Remedy = Literal["resume", "put", "key"]
 """The end of a condition that does not end by itself: the receiver is resumed, or put with a valid
-configuration."""
+configuration, or its node gets a key that opens its secrets."""
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -98,6 +98,20 @@ class LastResponse(TypedDict):
     body: NotRequired[str]
 
 
+class TransformState(TypedDict):
+    """The transform in force, by the numbers of its pointers; `keep` is null if everything stays.
+
+    `revision` is that of the configuration which it came with. `open_otherwise`: the number of events that
+    were tried before, and keep another transform, or none.
+    """
+
+    revision: int
+    keep: int | None
+    drop: int
+    pseudonymize: int
+    open_otherwise: int
+
+
 class ReceiverState(TypedDict):
     """The live state of a receiver, as its owner knows it.
 
@@ -125,6 +139,7 @@ class ReceiverState(TypedDict):
     disabled: str | None
     bucket: BucketState | None
     handshake: HandshakeState | None
+    transform: TransformState | None
     resume_at: str | None
     failing_since: str | None
     alerts: dict[str, str]
@@ -148,13 +163,15 @@ def inspect(
     head: Head | None,
     last_answer: Answered | None,
     problems: list[str],
+    needs_key: bool = False,
     answer_shown: bool = True,
 ) -> ReceiverState:
     """The live state of one actor, ready for JSON.
 
     - `queued`: number of events in memory.
     - `backlog`: number of events that are accepted and not settled.
-    - `problems`: defects of the configuration that was put last, which need not be the one in force.
+    - `problems`: defects of the configuration that was put last, which need not be the one in force;
+      `needs_key`: they end once the node has further keys.
     - `last_answer`: an excerpt; unless `answer_shown`, only its status is shown.
     """
     response: LastResponse | None = None
@@ -166,7 +183,7 @@ def inspect(
         "node": node,
         "phase": phase(state, policy, view, now),
         "why": why(state, policy, view, now, backlog=backlog, problems=problems),
-        "remedy": remedy(state, policy, now),
+        "remedy": remedy(state, policy, now, needs_key=needs_key),
         "problems": problems,
         "next_sequence": state.frontier.sequence + 1,
         "settled_sequence": state.settled_sequence,
@@ -178,6 +195,7 @@ def inspect(
         "disabled": state.disabled or None,
         "bucket": _bucket(state, policy, view, now),
         "handshake": handshake_state(state, policy, instant_text_or_none),
+        "transform": _transform(state),
         "resume_at": instant_text_or_none(_resume_at(state, policy, now)),
         "failing_since": instant_text_or_none(state.failing_since),
         "alerts": {each.kind: instant_text(each.raised_at) for each in state.alerts if each.raised},
@@ -196,11 +214,11 @@ def phase(state: State, policy: Policy | None, view: View, now: float) -> Phase:
     return "active" if view.in_flight or view.head or state.open or state.parked else "idle"
 
 
-def remedy(state: State, policy: Policy | None, now: float) -> Remedy | None:
+def remedy(state: State, policy: Policy | None, now: float, *, needs_key: bool = False) -> Remedy | None:
     """The act of an operator after which the receiver continues; None if it continues by itself."""
     match held_back(state, policy, now):
         case "misconfigured":
-            return "put"
+            return "key" if needs_key else "put"
         case "paused" | "disabled":
             return "resume"
         case _:
@@ -301,6 +319,19 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return "waiting for NATS to say whether the receiver was removed"
         case _:
             return "the next attempt is due"
+
+
+def _transform(state: State) -> TransformState | None:
+    if not state.transform:
+        return None
+    transform = state.transforms[-1].transform
+    return {
+        "revision": state.transform,
+        "keep": None if transform.keep is None else len(transform.keep),
+        "drop": len(transform.drop),
+        "pseudonymize": len(transform.pseudonymize),
+        "open_otherwise": sum(each.transform != state.transform for each in state.open),
+    }
 
 
 def _next_handshake(state: State, policy: Policy | None, view: View, now: float) -> str:

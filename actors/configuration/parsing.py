@@ -145,6 +145,10 @@ def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
                     problems.append(f"rate: {_not_a_rate(value)}; {_RATE_EXAMPLE}")
                     continue
                 value = rate
+            elif each.name == "region" and value == []:
+                # It would mean all, but reads like none.
+                problems.append("region: has no label; write null for events of all regions")
+                continue
             elif each.name == "region" and not isinstance(value, list):
                 value = [] if value is None else [value]
             try:

@@ -138,7 +138,7 @@ class ReceiverControl:
             node=self._node.context.node, queued=len(actor.pending.mailbox),
             backlog=waiting + len(actor.state.open), head=head,
             last_answer=actor.last_answer, problems=list(self._configurations.problems(receiver)),
-            answer_shown=answer_shown,
+            needs_key=self._configurations.needs_key(receiver), answer_shown=answer_shown,
         ))  # fmt: skip
 
     async def _ping(self, actor: Actor) -> Granted | Denied:

@@ -28,7 +28,7 @@ from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import RECEIVER_CHECKED_MAX, receiver_problem
-from streams.sealing.documents import opened
+from streams.sealing.documents import OpenedMembers, opened
 from streams.sealing.keys import Keys, no_keys
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class _KnownConfiguration(Struct, gc=False):
     - `revision`: the newest one seen, of `stored_at`; `exists`: whether it is a configuration or a removal.
     - `problems`: those of this revision, if it is invalid.
     - `policy`: of the newest valid revision (`policy_revision`), which may be an older one.
-    - `unusable`: the reasons why this node cannot send by that policy.
+    - `unusable`: the reasons why this node cannot send by that policy; `needs_key`: further keys end them.
     - `created_at`: when it was created, put first, or first after a removal; 0.0 if that is not known.
     """
 
@@ -51,6 +51,7 @@ class _KnownConfiguration(Struct, gc=False):
     policy: Policy | None = None
     policy_revision: int = 0
     unusable: tuple[str, ...] = ()
+    needs_key: bool = False
     created_at: float = 0.0
 
 
@@ -208,6 +209,11 @@ class KnownConfigurations:
         known = self._known.get(receiver)
         return known.problems + known.unusable if known else ()
 
+    def needs_key(self, receiver: str) -> bool:
+        """True if the newest configuration is in force as soon as this process has further keys."""
+        known = self._known.get(receiver)
+        return known is not None and known.needs_key and not known.problems
+
     def removal(self, receiver: str) -> Removal | None:
         """The last known removal, from the bucket itself or from a configuration that was put since."""
         return self._removals.get(receiver)
@@ -287,17 +293,19 @@ class KnownConfigurations:
 
     def _take(self, receiver: str, known: _KnownConfiguration, message: StoredMessage) -> tuple[str, ...]:
         """Take the policy of a revision, unless it has problems, which are returned."""
-        policy, problems, unopened = self._read(receiver, message.data)
-        if policy is not None:
-            # An equal policy stays the same object, since actors check by identity whether theirs is in
-            # force.
-            known.policy = known.policy if policy == known.policy else policy
-            known.unusable = self._reasons(receiver, policy, unopened)
-            if unopened and self._keys():  # A process without a key file never gets a key.
-                self._unopened[receiver] = message
-            else:
-                self._unopened.pop(receiver, None)
-        return problems
+        read = self._read(receiver, message.data)
+        if isinstance(read, Invalid):
+            return read.problems
+        policy, found = read
+        # An equal policy stays the same object, since actors check by identity whether theirs is in force.
+        known.policy = known.policy if policy == known.policy else policy
+        known.unusable = self._reasons(receiver, policy, found.problems)
+        known.needs_key = found.needs_key and len(known.unusable) == len(found.problems)
+        if found.problems and self._keys():  # A process without a key file never gets a key.
+            self._unopened[receiver] = message
+        else:
+            self._unopened.pop(receiver, None)
+        return ()
 
     def _drop_policy(self, receiver: str, known: _KnownConfiguration) -> tuple[str, ...]:
         known.policy, known.unusable = None, ()
@@ -319,20 +327,20 @@ class KnownConfigurations:
         self._removals[receiver] = removal
         return True
 
-    def _read(self, receiver: str, raw: bytes) -> tuple[Policy | None, tuple[str, ...], tuple[str, ...]]:
-        """The policy, or its problems; and why some of its secrets cannot be opened."""
+    def _read(self, receiver: str, raw: bytes) -> tuple[Policy, OpenedMembers] | Invalid:
+        """The policy, and what it was read from, some of whose secrets may still be sealed."""
         try:
             found = opened(self._keys(), receiver, bounded_members(raw))
             policy, warnings = parse_members(found.members, strict=False)
         except InvalidPolicy as error:
             log.log(self._log_level, "receiver.invalid", extra={"receiver": receiver, "why": str(error)})
-            return None, tuple(error.problems), ()
+            return Invalid(tuple(error.problems))
         if warnings:
             why = "; ".join(warnings)
             log.log(self._log_level, "receiver.doubtful", extra={"receiver": receiver, "why": why})
         if policy.rate is None and self._default_rate is not None:
             policy = replace(policy, rate=self._default_rate)
-        return policy, (), found.problems
+        return policy, found
 
     def _reasons(self, receiver: str, policy: Policy, unopened: tuple[str, ...]) -> tuple[str, ...]:
         """The reasons why this node cannot send by the policy, which are logged."""

@@ -16,10 +16,14 @@ IN_CLEAR = ""
 
 
 class OpenedMembers(Struct, frozen=True):
-    """The members with opened secrets; `problems`: why others stay sealed, each with its place."""
+    """The members with opened secrets; `problems`: why others stay sealed, each with its place.
+
+    `needs_key`: all of those open once this process has further keys.
+    """
 
     members: dict[str, Any]
     problems: tuple[str, ...]
+    needs_key: bool
 
 
 class SealedMembers(Struct, frozen=True):
@@ -37,18 +41,22 @@ class SealedMembers(Struct, frozen=True):
 def opened(keys: Keys, receiver: str, members: dict[str, Any]) -> OpenedMembers:
     """Open what these keys can open."""
     problems: list[str] = []
+    damaged = False
 
     def open_one(member: str, place: str, text: str) -> str:
+        nonlocal damaged
         if not is_sealed(text):
             return text
         match keys.open(receiver, member, text):
-            case CannotOpen(why):
+            case CannotOpen(why, needs_key):
                 problems.append(f"{place}: {why}")
+                damaged |= not needs_key
                 return text
             case found:
                 return found
 
-    return OpenedMembers(with_secrets(members, open_one), tuple(problems))
+    found = with_secrets(members, open_one)
+    return OpenedMembers(found, tuple(problems), needs_key=bool(problems) and not damaged)
 
 
 def sealed(keys: Keys, receiver: str, members: dict[str, Any], stored: dict[str, Any]) -> SealedMembers:

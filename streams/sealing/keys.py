@@ -28,9 +28,13 @@ _BASE64URL = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
 class CannotOpen(Struct, frozen=True):
-    """The reason why a sealed value cannot be opened, with the remedy. It shows nothing of the value."""
+    """The reason why a sealed value cannot be opened, with the remedy. It shows nothing of the value.
+
+    `needs_key`: it opens once this process has a further key.
+    """
 
     why: str
+    needs_key: bool = False
 
 
 class Keys:
@@ -64,7 +68,8 @@ class Keys:
         if data is None:
             return CannotOpen("is not a sealed value; put the secret again")
         if (cipher := self._ciphers.get(key)) is None:
-            return CannotOpen(f"is sealed by the key {key}; add that key to the key file (ANGARIUM_KEY_FILE)")
+            remedy = "add that key to the key file (ANGARIUM_KEY_FILE)"
+            return CannotOpen(f"is sealed by the key {key}; {remedy}", needs_key=True)
         from cryptography.exceptions import InvalidTag
 
         nonce, ciphertext = data[:NONCE_BYTES], data[NONCE_BYTES:]

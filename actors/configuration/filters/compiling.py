@@ -7,7 +7,7 @@ is evaluated once for each time that its surroundings are, so its nodes are in t
 
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from jmespath.exceptions import JMESPathError, LexerError, ParseError
 from jmespath.parser import Parser
@@ -24,6 +24,18 @@ TEXT_SHOWN_MAX = 40
 """Characters of an expression that a problem repeats."""
 Evaluate = Callable[[Any, Work], Any]
 _Node = dict[str, Any]
+_SEARCHING = ("contains", "starts_with", "ends_with")
+"""Functions whose last argument is what they look for."""
+
+
+class _Parser(Parser):
+    """The parser of the package, which also notes which members stand in double quotes."""
+
+    _CACHE: ClassVar[dict[str, Any]] = {}
+
+    def _token_nud_quoted_identifier(self, token: dict[str, Any]) -> _Node:
+        found: _Node = super()._token_nud_quoted_identifier(token)  # type: ignore[misc]
+        return found | {"quoted": True}
 
 
 class Compiled(Struct, frozen=True, gc=False):
@@ -45,7 +57,7 @@ def compile_expression(text: str) -> Compiled:
         with warnings.catch_warnings():
             # Of a literal that is not JSON the package makes a text, and warns; it may be JSON with an error.
             warnings.simplefilter("error", PendingDeprecationWarning)
-            parsed: Any = Parser().parse(text).parsed
+            parsed: Any = _Parser().parse(text).parsed
         return _compiled(parsed, NESTED_MAX)
     except RecursionError:
         raise NotAFilter(f"nested deeper than {NESTED_MAX}; simplify it") from None
@@ -89,7 +101,12 @@ def _compiled(node: _Node, depth: int) -> Compiled:
             return _alternatives(_parts(_flat(node, kind), depth), stops_at=False)
         case "key_val_pair":
             return _compiled(children[0], depth)
+        case "comparator":
+            _check_quotes(children)
+            return _compare(node, *_parts(children, depth))
         case "function_expression":
+            if node["value"] in _SEARCHING:
+                _check_quotes(children[-1:])
             return _call(node["value"], children, depth)
         case "multi_select_dict":
             return _object([each["value"] for each in children], _parts(children, depth))
@@ -100,6 +117,17 @@ def _compiled(node: _Node, depth: int) -> Compiled:
                     "an expression with & needs a function that filters do not have; leave it out"
                 )
             return build(node, *_parts(children, depth))
+
+
+def _check_quotes(operands: Sequence[_Node]) -> None:
+    """Refuse members in double quotes where a text is meant: `region == "eu"` would never be true."""
+    for each in operands:
+        if each.get("quoted"):
+            name: str = each["value"][:TEXT_SHOWN_MAX]
+            raise NotAFilter(
+                f"\"{name}\" is the member {name} of the body; write the text as '{name}', or the member as "
+                f'@."{name}"'
+            )
 
 
 def _flat(node: _Node, kind: str) -> list[_Node]:
@@ -285,7 +313,6 @@ def _call(name: str, children: list[_Node], depth: int) -> Compiled:
 
 
 _BUILDERS: dict[str, Callable[..., Compiled]] = {
-    "comparator": _compare,
     "filter_projection": _filter_projection,
     "flatten": _flatten,
     "multi_select_list": _list,

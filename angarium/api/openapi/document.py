@@ -98,7 +98,10 @@ def _state_schemas() -> dict[str, Any]:
     members["counters"] = {"$ref": REFERENCE.format(name=Counters.__name__)}
     members["remedy"] = {
         "anyOf": [{"type": "string"}, {"type": "null"}],
-        "description": "The request after which the receiver continues; null: it continues by itself.",
+        "description": (
+            "The request after which the receiver continues; null: it continues by itself, or once its node "
+            "has the key that `why` names."
+        ),
         "examples": ["POST /v1/tenants/acme/receivers/billing/resume"],
     }
     members["health"] = {

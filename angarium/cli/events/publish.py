@@ -32,7 +32,7 @@ _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 @click.option("--id", "event_id", help="Id of the event (default: a new UUID); duplicates are dropped.")
 @click.option("--at", help="Deliver it then: 2026-12-24T18:00:00Z, or 2h from now; at most 30 days ahead.")
 @click.option("--content-type", default="application/json", show_default=True, help="Type of the body.")
-@click.option("--region", help="Region that the data belongs to; only receivers of that region get it.")
+@click.option("--region", help="Region that the data belongs to; receivers of other regions do not get it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")
 @options.settings_flags(*options.CONNECTION)
 def publish(

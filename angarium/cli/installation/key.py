@@ -31,7 +31,7 @@ def new(name: str | None) -> None:
 
     name = f"k-{secrets.token_hex(4)}" if name is None else name
     if not is_key_id(name):
-        raise click.UsageError("ID: must be 1 to 32 of A-Z a-z 0-9 _ -")
+        raise click.UsageError("the ID must be 1 to 32 of A-Z a-z 0-9 _ -")
     output.say(new_key_line(name))
 
 

@@ -1,6 +1,7 @@
-"""Names the commands by which an operator lets a receiver continue."""
+"""Says how an operator lets a receiver continue."""
 
-_COMMANDS = {
+_REMEDIES = {
+    "key": "; it continues once its node has the key",
     "resume": "; to continue, run angarium receiver resume {}",
     "put": "; to fix it, run angarium receiver edit {}",
 }
@@ -8,4 +9,4 @@ _COMMANDS = {
 
 def remedy_text(remedy: str | None, receiver: str) -> str:
     """The end of a sentence that says why nothing moves; empty if the receiver continues by itself."""
-    return _COMMANDS.get(remedy or "", "").format(receiver)
+    return _REMEDIES.get(remedy or "", "").format(receiver)

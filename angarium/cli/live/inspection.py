@@ -40,6 +40,10 @@ def inspect(receiver: str, at: str | None, as_json: bool, **given: Any) -> None:
         output.say(line)
 
 
+_STEPS = ("keep", "drop", "pseudonymize")
+"""The steps of a transform, in their order."""
+
+
 def recorded_state(settings: Settings, receiver: str, at: str) -> dict[str, Any]:
     """The state at a moment, as far as it follows from facts."""
     from angarium.cli.ledger_queries.ask_ledger import ask_ledger, past_ms, show_notes
@@ -116,6 +120,10 @@ def _value(name: str, value: Any) -> str:
             event = f"#{number}, attempt {attempt}" if number is not None else str(value.get("kind"))
             outcome = output.visible(str(value["error"] or value["status"]))
             return f"{event}: {outcome} after {took_ms:g} ms, {at}"
+        case "transform", {"revision": revision, "open_otherwise": count}:
+            steps = ", ".join(f"{each} {value[each]}" for each in _STEPS if value.get(each))
+            others = f"; open events that keep another or none: {count}" if count else ""
+            return f"{steps or 'no pointers'}, of revision {revision}{others}"
         case "alerts", dict(alerts):
             return ", ".join(f"{kind} since {at}" for kind, at in alerts.items())
         case "last_response", dict(answer):

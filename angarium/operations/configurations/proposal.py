@@ -35,8 +35,8 @@ longer."""
 class PutResult(Struct, frozen=True, kw_only=True):
     """The result: `secret` is the one that was made for the receiver, `secrets` how many sign now.
 
-    `public_keys` are those of the secrets that have one. `changes` are those of the one that it replaced, and
-    `notes` say why nodes may not post to a new URL.
+    `public_keys` are those of the secrets that have one. `changes` are those of the one that it replaced.
+    `notes` say why nodes may not post to a new URL, and to which events a transform does not apply.
     """
 
     receiver: str
@@ -115,6 +115,7 @@ def propose(
         notes=[
             *([] if same_url else objections(policy.url, settings)),
             *profile_notes(name, policy, settings),
+            *(_transform_notes(name, policy, stored, members) if before is not None else []),
         ],
     )
 
@@ -175,6 +176,16 @@ def _with_pseudonym_key(members: dict[str, Any]) -> dict[str, Any]:
             return members | {"pseudonym_key": key}
         case _:
             return members
+
+
+def _transform_notes(
+    name: str, policy: Policy, stored: dict[str, Any], members: dict[str, Any]
+) -> list[Note]:
+    """The note that a new transform does not change the body of an event that was tried."""
+    if policy.transform is None or stored.get("transform") == members["transform"]:
+        return []
+    text = "events that were tried already keep the transform of their first attempt, or have none"
+    return [Note(text, with_flags=f"{text}; angarium receiver skip {name} gives the first of them up")]
 
 
 def _has_ended(old: Any, now: float) -> bool:

@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from angarium.access import Access
 from angarium.operations.events.message import EventMessage, NewEvent, message_of
+from angarium.operations.events.repeats import repeat_problem
 from angarium.operations.failures import OperationError, operation
+from streams.bounded_gather import gather_bounded
 from streams.nats.answers import Answer, Forbidden, NoResponders, Refused, Stored, Unanswered
 from streams.nats.wire_names import IN_FLIGHT, MESSAGE_TOO_LARGE, NO_ROOM
 
@@ -50,7 +52,19 @@ async def accept_all(access: Access, events: Sequence[NewEvent]) -> list[Accepte
     check_unsent(access)
     messages = [message_of(access.names, event) for event in events]
     answers = await access.js.publish_all([each.put for each in messages], ANSWER_TIMEOUT_S)
-    return [_meaning(each, answer) for each, answer in zip(messages, answers, strict=True)]
+    stored = [_meaning(each, answer) for each, answer in zip(messages, answers, strict=True)]
+    duplicates = {
+        number: each.seq
+        for number, each in enumerate(stored)
+        if isinstance(each, Accepted) and each.duplicate and events[number].deliver_at
+    }
+    problems = await gather_bounded(
+        duplicates, lambda number: repeat_problem(access, events[number], duplicates[number])
+    )
+    for number, problem in zip(duplicates, problems, strict=True):
+        if problem is not None:
+            stored[number] = problem
+    return stored
 
 
 def check_unsent(access: Access) -> None:

@@ -11,6 +11,7 @@ from actors.errors import InvalidPolicy, Unavailable
 from actors.subscriptions import Subscriptions
 from angarium.access import Access
 from angarium.operations.events.message import EventMessage, NewEvent, message_of
+from angarium.operations.events.repeats import repeat_problem
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.missing_streams import missing_streams_or_none
 from streams.buckets.stored_configurations import StoredConfigurations
@@ -44,13 +45,19 @@ class Publisher:
 
     @operation
     async def publish(self, body: bytes) -> Published:
-        """Publish one event and return when it is stored. Fails as refused, not_allowed and unanswered.
+        """Publish one event and return when it is stored.
+
+        Fails as refused, conflict, not_allowed and unanswered.
 
         An unanswered publish is repeated with the same id, which is harmless, since JetStream drops a
         duplicate.
         """
         message = message_of(self._names, replace(self._template, body=body))
         stored = await self._store(message)
+        if stored.duplicate and self._template.deliver_at:
+            problem = await repeat_problem(self._access, self._template, stored.position)
+            if problem is not None:
+                raise problem
         return Published(
             stream=message.stream, position=stored.position, id=message.id, duplicate=stored.duplicate
         )
@@ -80,7 +87,10 @@ class Publisher:
                 subscriptions.put(receiver, parse(configuration.raw, strict=False)[0].events)
         if subscriptions.match(template.target, template.type):
             return ""
-        return f"no receiver of {template.target} subscribes to {template.type}; such events are dropped"
+        none = f"no receiver of {template.target} subscribes to {template.type}"
+        if template.deliver_at:
+            return f"{none} now; those that do when it is due get it"
+        return f"{none}; such events are dropped"
 
     async def _store(self, message: EventMessage) -> Stored:
         put, may_be_stored = message.put, False

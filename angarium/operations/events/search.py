@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
+from typing import assert_never
 
 from msgspec import Struct, field
 
@@ -299,14 +300,19 @@ async def _why_none(
         seen += page.seen
         if seen >= SEARCHED_MAX:
             break
+    was_cancelled = False
     for trace in await traces_of_event(js, names, among, event):
         match trace:
             case Entry(deliver_at=at):
                 return _Whereabouts(f"it waits for its time, {at}")
             case Cancelled():
-                return _Whereabouts("it was cancelled before its time")
+                was_cancelled = True  # Another event of this id may wait nevertheless.
             case Taken():
-                continue
+                pass
+            case _:
+                assert_never(trace)
+    if was_cancelled:
+        return _Whereabouts("it was cancelled before its time")
     if unread:
         which = " or ".join(unread)
         notes.append(

@@ -223,6 +223,7 @@ async def test_a_receiver_waits_while_its_key_is_missing(
         "secrets[0]: is sealed by the key new; add that key to the key file (ANGARIUM_KEY_FILE)",
         "headers.authorization: is sealed by the key new; add that key to the key file (ANGARIUM_KEY_FILE)",
     )
+    assert [known.needs_key(each) for each in (RECEIVER, OTHER, "acme.none")] == [True, False, False]
     assert await known.confirm(RECEIVER) == Invalid(known.problems(RECEIVER))
     assert "receiver.invalid" in caplog.messages
     known.open_again()
@@ -236,6 +237,33 @@ async def test_a_receiver_waits_while_its_key_is_missing(
     assert policy.secrets == (A,)
     known.open_again()
     assert seen == [RECEIVER]
+    await known.stop()
+
+
+async def test_a_key_is_what_a_receiver_needs_if_nothing_else_is_wrong(js: JetStream, names: Names) -> None:
+    def lacks_profile(receiver: str, policy: Policy) -> tuple[str, ...]:
+        return ("proxy: there is no such profile",) if policy.proxy == "eu" else ()
+
+    configurations = with_keys(js, names, NEW)
+    known = KnownConfigurations(js, names, keys=KeyRing(OLD), unusable=lacks_profile)
+    await known.start()
+
+    async def needs_key() -> bool:
+        await known.catch_up()
+        return known.needs_key(RECEIVER)
+
+    stored(await configurations.put(RECEIVER, FULL))
+    assert await needs_key()
+    await put(js, names, b'{"url": 7}')
+    assert not await needs_key()
+    stored(
+        await configurations.put(RECEIVER, msgspec.json.encode(msgspec.json.decode(FULL) | {"proxy": "eu"}))
+    )
+    assert not await needs_key()
+    stored(await configurations.put(RECEIVER, FULL))
+    assert await needs_key()
+    stored(await configurations.delete(RECEIVER))
+    assert not await needs_key()
     await known.stop()
 
 

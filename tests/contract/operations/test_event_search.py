@@ -141,6 +141,9 @@ async def test_an_event_that_waits_for_its_time_is_found(access: Access) -> None
     done = await cancel_later(access, "acme", "later")
     assert isinstance(done, CancelledEvents)
     assert (await search(access, "later")).why_none == "it was cancelled before its time"
+    at = instant_text(time.time() + 3 * 86_400)
+    await access.js.publish(subject, b"{}", {"Angarium-Id": "later", "Angarium-Deliver-At": at})
+    await until_true(waits)
 
 
 async def test_a_malformed_event_is_a_dead_letter_found_by_its_id_unless_that_was_not_read(

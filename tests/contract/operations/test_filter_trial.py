@@ -1,10 +1,12 @@
 """`test-filter`: what the last events would have done, on the real server."""
 
+import time
 from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
 
+from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.operations.configurations.filter_trial import FilterTrial, try_filter
 from angarium.operations.failures import NotDone
@@ -84,6 +86,21 @@ async def test_another_filter_can_be_tried_before_it_is_put(access: Access) -> N
     assert (await tried(access, "total > `2`")).sent == 2
 
 
+async def test_an_event_with_a_time_counts_once_it_is_due(access: Access) -> None:
+    """The filter is asked neither while the event waits, nor about one for a single receiver."""
+    await put(access)
+    at = {"Angarium-Deliver-At": instant_text(time.time() + 60)}
+    subject = access.names.publish_event("acme", "order")
+    for number, headers in enumerate(
+        [at, at | {"Angarium-To": "billing"}, {"Angarium-Due": "1795000000.1"},
+         {"Angarium-Due": "1795000000.2", "Angarium-To": "billing"},
+         {"Angarium-Deliver-At": "2026-01-01T00:00:00Z"}]
+    ):  # fmt: skip
+        assert isinstance(await access.js.publish(subject, b"%d" % number, headers), Stored)
+    found = await tried(access)
+    assert ([each.position for each in found.events], found.sent) == ([3, 5], 2)
+
+
 async def test_only_the_last_events_are_tried_oldest_first(
     access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +152,12 @@ async def test_large_events_are_read_within_a_bound(access: Access, monkeypatch:
     ("expression", "last", "code", "text"),
     [
         ("a >", 5, "invalid", "filter: not JMESPath at its end"),
+        (
+            'region == "eu"',
+            5,
+            "invalid",
+            "filter: \"eu\" is the member eu of the body; write the text as 'eu'",
+        ),
         ("sort(a)", 5, "invalid", "filter: a filter needs no sort()"),
         (None, 0, "invalid", "the number of events must be 1 to 1000"),
         (None, 1001, "invalid", "the number of events must be 1 to 1000"),

@@ -179,3 +179,19 @@ async def test_a_removed_receiver_can_be_put_again(bench: Putting) -> None:
     await StoredConfigurations(bench.js, bench.names).delete(NAME)
     done = await bench.put({"url": URL})
     assert (done.replaced, done.changes) == (False, [])
+
+
+async def test_another_transform_comes_with_a_note_about_tried_events(
+    bench: Putting,
+) -> None:
+    """Retries have the body of the first attempt."""
+    drop = {"url": URL, "transform": {"drop": ["/a"]}}
+    assert (await bench.put(drop)).notes == []
+    (note,) = (await bench.put({"url": URL, "transform": {"drop": ["/b"]}})).notes
+    assert note.text == (
+        "events that were tried already keep the transform of their first attempt, or have none"
+    )
+    assert note.with_flags == f"{note.text}; angarium receiver skip {NAME} gives the first of them up"
+    assert (await bench.put({"url": URL, "transform": {"drop": ["/b"]}, "order": "relaxed"})).notes == []
+    assert (await bench.put({"url": URL}, replace=True)).notes == []
+    assert len((await bench.put(drop)).notes) == 1

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from angarium.access import open_jetstream
 from angarium.operations.configurations.get import ShownConfiguration, get_configuration
 from angarium.operations.configurations.patch import patch_configuration
 from angarium.operations.configurations.proposal import PutResult
@@ -16,12 +17,15 @@ from angarium.operations.configurations.sealing import KeyRotation, KeyUse, key_
 from angarium.operations.declarations.apply import Applied, apply
 from angarium.operations.declarations.export import Exported, export
 from angarium.operations.failures import NotDone
+from angarium.operations.installation.doctor import examine as examine_module
+from angarium.operations.installation.doctor.finding import Finding, ok, warning
 from angarium.operations.installation.doctor.sealing_findings import sealing_findings
+from angarium.settings import Settings
 from streams.buckets.sealing_marker import is_sealing, mark_sealing
 from streams.nats.jetstream import JetStream
 from streams.sealing.keys import NO_KEYS, Keys
 from tests.contract.support.configurations import NAME, URL, Configurations
-from tests.support.installation import install
+from tests.support.installation import SHARDS, install
 
 OLD, NEW = Keys({"old": b"o" * 32}), Keys({"new": b"n" * 32, "old": b"o" * 32})
 A, B = (f"whsec_{letter * 32}" for letter in "AB")
@@ -210,7 +214,36 @@ async def test_the_doctor_says_what_lies_in_clear_and_what_cannot_be_opened(benc
     assert await bench.findings() == [
         ("ok", "sealed with old (1); whether they open is only checked with the key file")
     ]
+    for misconfigured in (["acme.clear", "acme.none"], ["acme.none"]):
+        (finding,) = await sealing_findings(bench.to, misconfigured)
+        assert (finding.level == "warning") == ("acme.clear" in misconfigured)
+    (finding,) = await sealing_findings(bench.to, ["acme.clear"])
+    assert finding.sentence == (
+        "sealed with old (1); acme.clear cannot be sent to, perhaps for want of a key: its state says why "
+        "(angarium inspect acme.clear)"
+    )
     bench.use(Keys({"old": b"x" * 32}))
     (_, (level, sentence)) = await bench.findings()
     assert level == "problem"
     assert sentence.startswith("acme.clear: secrets[0]: was changed, or sealed for another receiver")
+
+
+async def test_the_doctor_doubts_secrets_of_receivers_that_are_misconfigured(
+    nats_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`doctor` has no key itself, so it cannot tell whether a node has the right one."""
+    ill = [replace(warning("receivers", "ill"), receiver=NAME, ailment="misconfigured"), ok("clock", "exact")]
+
+    async def found(*_: object) -> list[Finding]:
+        return ill
+
+    monkeypatch.setattr(examine_module, "examine_running", found)
+    settings = Settings(nats=(nats_url,), prefix=prefix, shards=SHARDS)
+    async with open_jetstream(settings) as js:
+        bench = Sealing(js, await install(js, prefix), prefix)
+        bench.use(OLD)
+        await bench.put(FULL)
+    for level in ("warning", "ok"):
+        *_, last = await examine_module.examine(settings)
+        assert (last.subject, last.level) == ("secrets", level)
+        ill = ill[1:]

@@ -1,9 +1,11 @@
 """`angarium publish --at` and `angarium later`, with a node that takes what they publish."""
 
 import re
+import time
 
 import pytest
 
+from actors.times_as_text import instant_text
 from tests.support.fleet.fleet import Fleet
 from tests.support.processes.commands import Terminal
 from tests.support.processes.nodes import ERASURES, shortened
@@ -32,6 +34,26 @@ async def test_a_waiting_event_is_listed_and_cancelled(fleet: Fleet, terminal: T
     assert terminal.done("later", "cancel", "t", "far") == "far was cancelled before\n"
     assert "no event none of t waits for its time" in terminal.failed("later", "cancel", "t", "none")
     assert terminal.json("later", "list")["id"] == "near"
+
+
+async def test_an_event_is_rescheduled_under_another_id(fleet: Fleet, terminal: Terminal) -> None:
+    """JetStream still knows the id of the cancelled one, and would drop the event in silence."""
+    await fleet.configure([RECEIVER])
+    await fleet.start_ready()
+    when = instant_text(time.time() + 7200)
+    at = ("publish", RECEIVER, "{}", "--id", "R1", "--at")
+    terminal.done(*at, when)
+    assert "(duplicate: dropped)" in terminal.done(*at, when)
+    assert f"waits for another time, {when}, or was cancelled" in terminal.failed(*at, "3h")
+
+    async def waits() -> bool:
+        return terminal.done("later", "list", "--json") != ""
+
+    await until_true(waits, COMMAND_LOOK_S)
+    terminal.done("later", "cancel", "t", "R1")
+    said = terminal.failed(*at, when)
+    assert "the event with this id was cancelled; use another id, or wait two minutes" in said
+    terminal.done("publish", RECEIVER, "{}", "--id", "R1-again", "--at", "3h")
 
 
 async def test_an_event_is_delivered_when_it_is_due(fleet: Fleet, terminal: Terminal) -> None:

@@ -83,6 +83,8 @@ async def test_a_receiver_waits_for_its_key_and_others_go_on(
     state = await fleet.ask("inspect", RECEIVER)
     assert state["phase"] == "misconfigured"
     assert "is sealed by the key new; add that key to the key file" in state["why"]
+    shown = await asyncio.to_thread(terminal.done, "inspect", RECEIVER)
+    assert "it continues once its node has the key" in " ".join(shown.split())
     assert not arrivals[RECEIVER]
 
     key_file.write(OLD, NEW)
@@ -97,6 +99,7 @@ async def test_a_receiver_waits_for_its_key_and_others_go_on(
     state = await fleet.ask("inspect", RECEIVER)
     assert state["phase"] == "misconfigured"
     assert "sealed for another receiver or member" in state["why"]
+    assert state["remedy"] == "put"
     await publish(fleet.js, OTHER, "b-2", b"{}")
     await fleet.until(lambda: len(arrivals[OTHER]) == 2, "the other one goes on")
     said = await asyncio.to_thread(terminal.run, "doctor")
@@ -117,7 +120,8 @@ async def test_the_commands_make_keys_and_count_what_they_seal(
     line = await asyncio.to_thread(terminal.done, "key", "new", "prod")
     KeyFile(tmp_path).write(line)
     assert (await asyncio.to_thread(terminal.done, "key", "new")) != line
-    assert "must be 1 to 32" in await asyncio.to_thread(terminal.failed, "key", "new", "a.b", status=2)
+    said = await asyncio.to_thread(terminal.failed, "key", "new", "a.b", status=2)
+    assert "the ID must be 1 to 32" in said
     await put(fleet, terminal, RECEIVER)
     status = await asyncio.to_thread(terminal.done, "key", "status")
     assert status == f"prod: 1 receiver (the first of the key file)\nin clear: 1 receiver ({OTHER})\n"

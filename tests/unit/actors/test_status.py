@@ -323,6 +323,7 @@ def test_the_status_shows_everything_that_the_contract_lists() -> None:
         },
         "bucket": {"tokens": 2.0, "limit": 30, "per": "minute", "burst": 4, "effective_limit": 30.0},
         "handshake": None,
+        "transform": None,
         "resume_at": "2023-11-14T22:13:21.500Z",
         "failing_since": "2023-11-14T22:12:20.000Z",
         "alerts": {"failing": "2023-11-14T22:13:17.000Z"},

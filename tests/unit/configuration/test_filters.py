@@ -100,6 +100,34 @@ def test_the_truth_of_a_filter_is_that_of_jmespath(text: str, result: str) -> No
     assert judged(text).value == result
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'region == "eu"', '"eu" != region', 'total && (region == ("eu"))', 'lines[?sku < "eu"]',
+        '!(a == "eu")', 'contains(tags, "eu")', 'starts_with(name, "eu")', 'ends_with(name, "eu")',
+    ],
+)  # fmt: skip
+def test_a_text_in_double_quotes_is_refused(text: str) -> None:
+    """In JMESPath it is a member, which most bodies do not have: the comparison would never be true."""
+    with pytest.raises(NotAFilter) as refused:
+        compile_expression(text)
+    assert str(refused.value) == (
+        '"eu" is the member eu of the body; write the text as \'eu\', or the member as @."eu"'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '@."e-u" == `[1]`', '"e-u"', '!"e-u"', '"e-u".a == `1`', 'contains("e-u", `1`)', 'not_null("e-u", b)',
+        '{"e-u": a}', 'a."e-u" != b', '"e-u" && b', 'contains(b, @."e-u")',
+    ],
+)  # fmt: skip
+def test_a_member_in_double_quotes_is_allowed_where_no_text_is_meant(text: str) -> None:
+    value = {"e-u": [1], "b": [2]}
+    assert evaluated(text, value) == jmespath.search(text, value)
+
+
 def test_a_boolean_is_not_a_number_at_any_depth() -> None:
     for text in (
         "`[true]` == `[1]`",
@@ -219,6 +247,7 @@ def test_a_filter_and_regions_are_checked_when_they_are_put() -> None:
     assert problems(region="") == ["region: '' is no label; use 1 to 32 of a-z 0-9 -"]
     (problem,) = problems(region=[f"r{number}" for number in range(17)])
     assert problem == "region: 17 labels, at most 16; leave it out for events of all regions"
+    assert problems(region=[]) == ["region: has no label; write null for events of all regions"]
     assert problems(region=7) == ["region[0]: must be a string"]
 
 

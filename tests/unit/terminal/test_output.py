@@ -54,6 +54,23 @@ def test_the_first_line_names_the_command_that_helps() -> None:
     )
 
 
+def test_the_first_line_does_not_send_to_the_editor_for_a_missing_key() -> None:
+    assert lines(STATE | {"why": "misconfigured", "remedy": "key"})[0] == (
+        "acme.billing: 2 waiting, misconfigured; it continues once its node has the key"
+    )
+
+
+def test_the_transform_is_shown_by_the_numbers_of_its_pointers() -> None:
+    transform = {"revision": 7, "keep": None, "drop": 2, "pseudonymize": 1, "open_otherwise": 0}
+    for more, told in (
+        ({}, "drop 2, pseudonymize 1, of revision 7"),
+        ({"keep": 3, "open_otherwise": 4},
+         "keep 3, drop 2, pseudonymize 1, of revision 7; open events that keep another or none: 4"),
+        ({"drop": 0, "pseudonymize": 0}, "no pointers, of revision 7"),
+    ):  # fmt: skip
+        assert any(line.endswith(f"  {told}") for line in lines(STATE | {"transform": transform | more}))
+
+
 def test_control_characters_from_a_receiver_are_escaped_in_the_first_line() -> None:
     assert "\x1b" not in "".join(lines(STATE | {"why": "the last: \x1b[2J"}))
 

@@ -63,7 +63,9 @@ async def examine(settings: Settings) -> list[Finding]:
             if findings[-1].ok:
                 findings += await examine_running(js, installation(settings), settings.tenants)
                 access = Access(js, settings, keys=keys_when_needed(settings))
-                findings += await if_permitted("secrets", sealing_findings(access))
+                misconfigured = {each.receiver for each in findings if each.ailment == "misconfigured"}
+                named = {each for each in misconfigured if each is not None}
+                findings += await if_permitted("secrets", sealing_findings(access, named))
     except (ConnectError, NotPermitted) as error:
         findings.append(problem("nats", str(error)))
     except (Unavailable, ApiError) as error:

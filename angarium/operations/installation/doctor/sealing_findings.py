@@ -1,5 +1,6 @@
 """Secrets at rest, as `angarium doctor` reports them: sealed, in clear, or sealed and not to be opened."""
 
+from collections.abc import Collection
 from itertools import islice
 
 from msgspec.structs import replace
@@ -9,31 +10,52 @@ from angarium.access import Access
 from angarium.operations.configurations.sealing import KeyUse, count_keys
 from angarium.operations.installation.doctor.finding import Finding, ok, problem, warning
 from angarium.quantities import count_text
+from streams.nats.retry import retry_for_command
+from streams.sealing.documents import IN_CLEAR
 
 SHOWN_MAX = 10
 _ROTATE = "angarium key rotate"
 
 
-async def sealing_findings(access: Access) -> list[Finding]:
-    """Examine the secrets of all receivers. Raises `Unavailable`."""
+async def sealing_findings(access: Access, misconfigured: Collection[str] = ()) -> list[Finding]:
+    """Examine the secrets of all receivers; `misconfigured`: those that no node can send to.
+
+    Raises `Unavailable`.
+    """
     try:
         access.keys()
     except BadInput as error:
         return [problem("secrets", str(error))]
     use = await count_keys(access)
-    return [*_sealed(use), *_in_clear(use), *_unopened(use)]
+    unusable = await _with_sealed_secrets(access, misconfigured) if use.present is None else []
+    return [*_sealed(use, unusable), *_in_clear(use), *_unopened(use)]
 
 
-def _sealed(use: KeyUse) -> list[Finding]:
+async def _with_sealed_secrets(access: Access, receivers: Collection[str]) -> list[str]:
+    """The receivers among these whose secrets are sealed."""
+    if not receivers:
+        return []
+    uses = await retry_for_command(access.configurations.key_uses)
+    return sorted(each for each in receivers if each in uses and {*uses[each].keys} - {IN_CLEAR})
+
+
+def _sealed(use: KeyUse, unusable: list[str]) -> list[Finding]:
     if not use.receivers:
         return []
     text = f"sealed with {', '.join(f'{key} ({count})' for key, count in use.receivers.items())}"
+    if unusable:
+        text = f"{text}; {_few(unusable)} cannot be sent to, perhaps for want of a key"
+        return [warning("secrets", text, "its state says why", f"angarium inspect {unusable[0]}")]
     if use.present is None:
         return [ok("secrets", f"{text}; whether they open is only checked with the key file")]
     if older := sum(count for key, count in use.receivers.items() if key != use.present):
         remedy = f"seal them with {use.present}, before an older key leaves the file"
         return [warning("secrets", f"{text}: {older} not with the first key", remedy, _ROTATE)]
     return [ok("secrets", text)]
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN_MAX]) + (" …" if len(names) > SHOWN_MAX else "")
 
 
 def _in_clear(use: KeyUse) -> list[Finding]:

@@ -2,11 +2,14 @@
 
 import time
 
+import msgspec
 import pytest
 
+from actors.errors import Unavailable
 from actors.ids import stable_hash
 from actors.times_as_text import instant_text
 from streams.nats.answers import Stored
+from streams.nats.jetstream import JetStream
 from streams.nats.wire_names import DELIVER_AT, EVENT_TYPE, ONLY_FOR, TAKEN
 from tests.edge.api.conftest import Api, problem
 
@@ -112,3 +115,74 @@ async def test_an_event_that_was_taken_is_not_cancelled(api: Api) -> None:
     assert isinstance(await api.js.publish(subject, b"", {TAKEN: "17"}), Stored)
     async with await api.client() as client:
         assert problem(await client.delete(f"{LATER}/order-7"), 409, "refused")
+
+
+async def test_a_repeat_for_another_time_is_refused(api: Api) -> None:
+    """JetStream compares only the id: so the answer 202 would promise a delivery that never comes."""
+    first, other = (instant_text(time.time() + each) for each in (60, 120))
+    async with await api.client() as client:
+
+        async def publish(at: str) -> int:
+            headers = {DELIVER_AT: at, "Angarium-Id": "R1"}
+            return (await client.post(f"{EVENTS}/a", json={}, headers=headers)).status_code
+
+        assert [await publish(first), await publish(first), await publish(other)] == [202, 202, 409]
+        item = {"type": "a", "data": 1, "id": "R1"}
+        batch = await client.post(EVENTS, json=[item | {"deliver_at": each} for each in (other, first)])
+        keyed = [
+            await client.post(f"{EVENTS}/a", json={}, headers={DELIVER_AT: each, "Idempotency-Key": "K"})
+            for each in (first, first, other)
+        ]
+    refused, repeated = batch.json()["results"]
+    assert (refused["status"], repeated["status"], repeated["duplicate"]) == (409, 202, True)
+    assert refused["detail"].startswith(f"an event with this id waits for another time, {first}")
+    assert [each.status_code for each in keyed] == [202, 202, 409]
+    assert len(await api.stored(api.names.events)) == 2
+
+
+async def test_a_time_for_an_event_that_was_published_without_one_is_refused(api: Api) -> None:
+    headers = {"Angarium-Id": "R1"}
+    async with await api.client() as client:
+        assert (await client.post(f"{EVENTS}/a", json={}, headers=headers)).status_code == 202
+        timed = headers | {DELIVER_AT: instant_text(time.time() + 60)}
+        refused = await client.post(f"{EVENTS}/a", json={}, headers=timed)
+    assert "published without a time; use another id" in problem(refused, 409, "conflict")
+
+
+async def test_a_repeat_of_a_cancelled_event_is_refused(api: Api) -> None:
+    """An event of the same id and time that was cancelled before does not count."""
+    first = await put_entry(api, "R1", 60, 1)
+    place = api.names.later_subjects.place(first)
+    headers = {DELIVER_AT: instant_text(place.second), "Angarium-Id": "R1"}
+    async with await api.client() as client:
+        assert (await client.delete(f"{LATER}/R1")).status_code == 200
+        await client.post(f"{EVENTS}/a", json={})
+        stored = await client.post(f"{EVENTS}/a", json={}, headers=headers)
+        assert (stored.json()["seq"], stored.json()["duplicate"]) == (2, False)
+        entry = await api.js.last_message(api.names.later, await put_entry(api, "R1", 60, 2))
+        assert entry is not None
+        second = api.names.later_subjects.entry(msgspec.structs.replace(place, source=2))
+        assert isinstance(await api.js.publish(second, b"{}", entry.headers), Stored)
+        assert (await client.post(f"{EVENTS}/a", json={}, headers=headers)).status_code == 202
+        assert (await client.delete(f"{LATER}/R1")).status_code == 200
+        refused = await client.post(f"{EVENTS}/a", json={}, headers=headers)
+        assert "was cancelled; use another id" in problem(refused, 409, "conflict")
+
+
+async def test_a_repeat_is_no_success_if_the_stored_event_cannot_be_compared(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {DELIVER_AT: instant_text(time.time() + 60), "Angarium-Id": "R1"}
+
+    async def unanswered(*_: object) -> None:
+        raise Unavailable("no answer")
+
+    async with await api.client() as client:
+        assert (await client.post(f"{EVENTS}/a", json={}, headers=headers)).status_code == 202
+        with monkeypatch.context() as patched:
+            patched.setattr(JetStream, "message", unanswered)
+            answer = await client.post(f"{EVENTS}/a", json={}, headers=headers)
+            assert "its time could not be read (no answer)" in problem(answer, 503, "unavailable")
+        assert await api.js.delete(api.names.events, 1)
+        answer = await client.post(f"{EVENTS}/a", json={}, headers=headers)
+    assert "its time is no longer known; use another id" in problem(answer, 409, "conflict")
