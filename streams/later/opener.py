@@ -12,6 +12,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
@@ -31,8 +32,8 @@ SPLIT_AFTER = 256
 """Entries of a pile after which it is split by tenant."""
 TURN_MAX = 16
 """Entries of a pile that are opened before another one has a turn."""
-DUE_BEFORE_STORED_MAX_S = 3_600
-"""Time before the oldest entry was stored at which the first one may have been due: room for clocks."""
+CLOCKS_DIFFER_MAX_S = 3_600
+"""Room for clocks: an event may seem to be due before it was published."""
 SECOND_SWEEP_S = 30.0
 """Time after which everything is opened once more: a leader that was deposed before the claim, and does not
 know it, answers for some 10 s, and may lack the entries that the owner before stored last."""
@@ -109,13 +110,13 @@ class Opener:
 
     async def _run(self) -> None:
         self._age_s = await self._answered(partial(events_age_s, self._js, self._names))
-        start = await self._answered(partial(first_second, self._js, self._names, self._wall))
-        self._opened_to = start
+        self._opened_to = await self._answered(self._first_second)
         sweep_again_at = self._wall() + SECOND_SWEEP_S
         while True:
             now = int(self._wall())
             if now >= sweep_again_at:
                 sweep_again_at = math.inf
+                start = await self._answered(self._first_second)
                 self._piles += [_Pile(*span) for span in spans(start, self._opened_to)]
             await self._plan(now + 1)
             while self._piles:
@@ -124,6 +125,9 @@ class Opener:
                     self._piles.append(pile)
                 await self._plan(int(self._wall()) + 1)
             await self._next_second()
+
+    async def _first_second(self) -> int:
+        return await first_second(self._js, self._names, self._age_s, self._wall)
 
     async def _next_second(self) -> None:
         """Wait for the next second, or for an entry that is due already."""
@@ -213,8 +217,18 @@ class Opener:
                 return answer
 
 
-async def first_second(js: JetStream, names: Names, wall: Callable[[], float]) -> int:
-    """The first second in which an entry may be due. Raises `Unavailable` and `ApiError`."""
+async def first_second(js: JetStream, names: Names, age_s: float, wall: Callable[[], float]) -> int:
+    """The first second in which an entry may be due. Raises `Unavailable` and `ApiError`.
+
+    The event of an entry was published before it was due, and at most `age_s` before the entry was stored,
+    however late that was: what was under way for longer is void.
+    """
     first = await js.next_message(names.later, ALL_SUBJECTS, 1)
     now = int(wall())
-    return now if first is None else min(now, int(first.stored_at) - DUE_BEFORE_STORED_MAX_S)
+    if first is None:
+        return now
+    published_from = first.stored_at - age_s
+    if age_s == math.inf:
+        streams = [await js.existing_stream(stream) for stream in (names.events, names.later)]
+        published_from = min(datetime.fromisoformat(each.created).timestamp() for each in streams)
+    return max(0, min(now, int(published_from) - CLOCKS_DIFFER_MAX_S))

@@ -15,7 +15,7 @@ from streams.nats.wire_names import EXPECTED
 from tests.sim.later import scenarios
 from tests.sim.mutants.mutant import Mutant
 
-_entry_put, _take = entries.entry_put, entries.take
+_entry_put, _take, _first_second = entries.entry_put, entries.take, opener.first_second
 
 
 def _put_over_a_stub(names: Names, place: EntryPlace, event: Event) -> Put:
@@ -53,8 +53,12 @@ def _pass_at_once(
     ended("")
 
 
-async def _begin_now(js: JetStream, names: Names, wall: Callable[[], float]) -> int:
+async def _begin_now(js: JetStream, names: Names, age_s: float, wall: Callable[[], float]) -> int:
     return int(wall())
+
+
+async def _begin_when_stored(js: JetStream, names: Names, age_s: float, wall: Callable[[], float]) -> int:
+    return await _first_second(js, names, 0.0, wall)
 
 
 LATER_MUTANTS = (
@@ -87,5 +91,10 @@ LATER_MUTANTS = (
         "opened-from-now", "an owner opens everything that became due before its claim",
         ((opener, "first_second", _begin_now),),
         scenarios.owner_dies_before_the_event_is_due,
+    ),
+    Mutant(
+        "due-long-before-stored", "an event may have been due as long before its entry as it is kept",
+        ((opener, "first_second", _begin_when_stored),),
+        scenarios.owner_dies_after_it_stored_the_entry_late,
     ),
 )  # fmt: skip

@@ -54,6 +54,23 @@ def owner_dies_before_the_event_is_due() -> None:
         _settle(stage)
 
 
+def owner_dies_after_it_stored_the_entry_late() -> None:
+    """No node was there when the event was due, nor for two hours; the owner that stores it opens nothing."""
+    with staged() as stage:
+        stage.put()
+        before = _node(stage)
+        stage.owner()
+        before.kill()
+        _announce(stage, "one")
+        stage.wait(7_200.0)
+        first, held = _holding(stage, _is_due)
+        stage.until(lambda: bool(held.deals))
+        stage.wait(2.0)  # `routed` has passed the event.
+        first.kill()
+        _node(stage)
+        _settle(stage)
+
+
 def owner_dies_between_the_stub_and_the_copy() -> None:
     """The event is taken, and no copy arrives: the next owner knows by the stub that it counts."""
     with staged() as stage:
@@ -167,8 +184,6 @@ class _Held:
 def _holding(stage: Stage, is_held: Callable[[Message], bool]) -> tuple[Process, _Held]:
     """A node, and its messages of that kind, which do not arrive."""
     first, held = _node(stage), _Held()
-    stage.owner()
-    stage.wait(2.0)
 
     def judge(message: Message, deal: Callable[[], None]) -> None:
         if held.keeps and first.alive and is_held(message):
@@ -177,6 +192,8 @@ def _holding(stage: Stage, is_held: Callable[[Message], bool]) -> tuple[Process,
             deal()
 
     stage.gate(judge)
+    stage.owner()
+    stage.wait(2.0)
     return first, held
 
 
