@@ -37,6 +37,8 @@ CLOCKS_DIFFER_MAX_S = 3_600
 SECOND_SWEEP_S = 30.0
 """Time after which everything is opened once more: a leader that was deposed before the claim, and does not
 know it, answers for some 10 s, and may lack the entries that the owner before stored last."""
+LOOK_EVERY_S = 1.0
+"""Time after which the clock is looked at: it may have been set back, and be set right meanwhile."""
 
 log = logging.getLogger(__name__)
 
@@ -104,21 +106,24 @@ class Opener:
 
     def note(self, second: int) -> None:
         """Note that there is an entry that is due then."""
-        if second < max(self._opened_to, self._wall() + MINUTE_S):
+        is_soon = second < max(self._opened_to, self._wall() + MINUTE_S)
+        # If the clock was set back, a minute that was found empty may come much later.
+        if is_soon or second - second % MINUTE_S == self._empty_minute:
             self._noted.add(second)
             self._woken.set()
 
     async def _run(self) -> None:
         self._age_s = await self._answered(partial(events_age_s, self._js, self._names))
         self._opened_to = await self._answered(self._first_second)
-        sweep_again_at = self._wall() + SECOND_SWEEP_S
+        clock = asyncio.get_running_loop().time
+        sweep_again_at = clock() + SECOND_SWEEP_S
         while True:
-            now = int(self._wall())
-            if now >= sweep_again_at:
+            if clock() >= sweep_again_at:
                 sweep_again_at = math.inf
+                self._empty_minute = -1
                 start = await self._answered(self._first_second)
                 self._piles += [_Pile(*span) for span in spans(start, self._opened_to)]
-            await self._plan(now + 1)
+            await self._plan(int(self._wall()) + 1)
             while self._piles:
                 pile = self._piles.popleft()
                 if not await self._answered(partial(self._open_some, pile)):
@@ -132,7 +137,7 @@ class Opener:
     async def _next_second(self) -> None:
         """Wait for the next second, or for an entry that is due already."""
         self._woken.clear()
-        wait_s = min((self._opened_to, *self._noted)) - self._wall()
+        wait_s = min(LOOK_EVERY_S, min((self._opened_to, *self._noted)) - self._wall())
         if wait_s > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):

@@ -1,13 +1,15 @@
 """Rules about events that wait for their time, each taken out by itself."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from actors.machine.event import Event
-from streams.installation.later_subjects import EntryPlace
+from streams.installation.later_subjects import MINUTE_S, EntryPlace
 from streams.installation.topology import Names
 from streams.later import entries, opener, timed_events
 from streams.later.entries import Entry, Taken, Taking, entry_in
+from streams.later.opener import Opener
 from streams.later.timed_events import TimedEvents
 from streams.nats.answers import Put
 from streams.nats.jetstream import JetStream
@@ -61,6 +63,12 @@ async def _begin_when_stored(js: JetStream, names: Names, age_s: float, wall: Ca
     return await _first_second(js, names, 0.0, wall)
 
 
+def _note_what_is_soon(of: Opener, second: int) -> None:
+    if second < of._wall() + MINUTE_S:
+        of._noted.add(second)
+        of._woken.set()
+
+
 LATER_MUTANTS = (
     Mutant(
         "entry-stored-again", "an entry is stored only where nothing is",
@@ -96,5 +104,20 @@ LATER_MUTANTS = (
         "due-long-before-stored", "an event may have been due as long before its entry as it is kept",
         ((opener, "first_second", _begin_when_stored),),
         scenarios.owner_dies_after_it_stored_the_entry_late,
+    ),
+    Mutant(
+        "empty-minute-unnoted", "an entry is noted whose minute was found empty",
+        ((Opener, "note", _note_what_is_soon),),
+        scenarios.clock_is_set_back_from_an_empty_minute,
+    ),
+    Mutant(
+        "clock-not-looked-at", "the opener looks at its clock every second",
+        ((opener, "LOOK_EVERY_S", math.inf),),
+        scenarios.clock_is_set_right_after_it_was_set_back,
+    ),
+    Mutant(
+        "opened-once", "everything is opened once more when no deposed leader answers any longer",
+        ((opener, "SECOND_SWEEP_S", math.inf),),
+        scenarios.leader_that_was_deposed_knows_no_entry,
     ),
 )  # fmt: skip
