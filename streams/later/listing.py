@@ -10,8 +10,8 @@ from streams.later.entries import Cancelled, Entry, Taken, entry_in, id_hash
 from streams.later.terms import AHEAD_MAX_S
 from streams.nats.jetstream import JetStream
 
-OVERDUE_SHOWN_S = 8 * DAY_S
-"""Time for which an entry is listed whose time has come: longer than the events keep what was not routed."""
+OVERDUE_SHOWN_S = 3_600
+"""Time for which an entry is listed whose time has come: so long it may wait for a node."""
 READ_MAX = 10_000
 """Messages that are read for one list: cancelled events leave stubs."""
 _SMALLER = {DAY_S: HOUR_S, HOUR_S: MINUTE_S}
