@@ -3,7 +3,8 @@
 Each owner of the partition opens all seconds that have come, also those that earlier owners opened: what was
 taken meanwhile has a stub there. An event may be published twice that way, and is taken once. A flood of one
 tenant in one second does not hold up others: what is to be opened is cut into piles, which take turns, and a
-large one is split by tenant.
+large one is split by tenant. Nor does an event that the events stream refuses: one that is too large for it
+is set aside, and if one is refused for another reason, such as a full stream, its tenant waits.
 """
 
 import asyncio
@@ -13,8 +14,9 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from enum import Enum
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from msgspec import Struct
 
@@ -26,6 +28,7 @@ from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import GatheredReasonLog, Pauses
+from streams.nats.wire_names import MESSAGE_TOO_LARGE
 from streams.tasks import cancel_and_wait, on_defect
 
 SPLIT_AFTER = 256
@@ -37,6 +40,11 @@ CLOCKS_DIFFER_MAX_S = 3_600
 SECOND_SWEEP_S = 30.0
 """Time after which everything is opened once more: a leader that was deposed before the claim, and does not
 know it, answers for some 10 s, and may lack the entries that the owner before stored last."""
+REFUSED_PAUSE_MIN_S = 1.0
+REFUSED_PAUSE_MAX_S = 30.0
+"""Pauses of a pile whose event is refused; each is twice as long as the one before."""
+REFUSED_PILES_MAX = 4_096
+"""Piles that wait since an event was refused. When there are more, all piles wait for the next one."""
 LOOK_EVERY_S = 1.0
 """Time after which the clock is looked at: it may have been set back, and be set right meanwhile."""
 
@@ -48,7 +56,9 @@ T = TypeVar("T")
 class _Pile(Struct):
     """Entries to be opened, from `position` on.
 
-    `tenant`: the only one, or empty for all except `others`, who have piles of their own.
+    - `tenant`: the only one, or empty for all except `others`, who have piles of their own.
+    - `is_split`: all tenants with receivers are among the others. `is_single`: only the entry at `position`.
+    - `again_at`: when it has a turn again, after an event of it was refused, and `pause_s` the next pause.
     """
 
     start: int
@@ -57,6 +67,18 @@ class _Pile(Struct):
     position: int = 1
     opened: int = 0
     others: frozenset[str] = frozenset()
+    is_split: bool = False
+    is_single: bool = False
+    again_at: float = 0.0
+    pause_s: float = REFUSED_PAUSE_MIN_S
+
+
+class _Turn(Enum):
+    """The end of a pile's turn: nothing of it is left, something is, or an event was refused."""
+
+    DONE = "done"
+    UNFINISHED = "unfinished"
+    REFUSED = "refused"
 
 
 class Opener:
@@ -86,6 +108,7 @@ class Opener:
         self._tenants = tenants
         self._on_broken = on_broken
         self._piles: deque[_Pile] = deque()
+        self._refused: list[_Pile] = []
         self._noted: set[int] = set()
         self._woken = asyncio.Event()
         self._opened_to = 0
@@ -93,6 +116,7 @@ class Opener:
         self._age_s = math.inf
         self._running: asyncio.Task[None] | None = None
         self._reason_log = GatheredReasonLog(js, log, "later.waiting")
+        self._refused_log = GatheredReasonLog(js, log, "later.refused")
 
     def start(self) -> None:
         """Begin to open."""
@@ -124,10 +148,18 @@ class Opener:
                 start = await self._answered(self._first_second)
                 self._piles += [_Pile(*span) for span in spans(start, self._opened_to)]
             await self._plan(int(self._wall()) + 1)
+            self._resume_refused(clock())
             while self._piles:
                 pile = self._piles.popleft()
-                if not await self._answered(partial(self._open_some, pile)):
-                    self._piles.append(pile)
+                match await self._answered(partial(self._open_some, pile)):
+                    case _Turn.DONE:
+                        pass
+                    case _Turn.UNFINISHED:
+                        self._piles.append(pile)
+                    case _Turn.REFUSED:
+                        self._set_aside(pile)
+                    case never:
+                        assert_never(never)
                 await self._plan(int(self._wall()) + 1)
             await self._next_second()
 
@@ -166,45 +198,80 @@ class Opener:
         self._empty_minute = minute
         return True
 
-    async def _open_some(self, pile: _Pile) -> bool:
-        """Open some entries of a pile; returns whether it is done with."""
+    def _resume_refused(self, now: float) -> None:
+        """Give piles another turn whose pause is over."""
+        self._piles += [pile for pile in self._refused if pile.again_at <= now]
+        self._refused = [pile for pile in self._refused if pile.again_at > now]
+
+    def _set_aside(self, pile: _Pile) -> None:
+        """Let a pile of one tenant wait whose next event was refused."""
+        pile.again_at = asyncio.get_running_loop().time() + pile.pause_s
+        pile.pause_s = min(2 * pile.pause_s, REFUSED_PAUSE_MAX_S)
+        self._refused.append(pile)
+
+    async def _open_some(self, pile: _Pile) -> _Turn:
+        """Open some entries of a pile. Raises `Unavailable`, and `ApiError`."""
         subject = self._names.later_subjects.due_in(
             self._partition, pile.start, pile.size, pile.tenant or "*"
         )
-        for _ in range(TURN_MAX):
+        for _ in range(1 if pile.is_single else TURN_MAX):
             message = await self._js.next_message(self._names.later, subject, pile.position)
-            if message is None:
-                return True
-            if self._names.later_subjects.tenant_of_entry(message.subject) not in pile.others:
-                await self._open(message)
+            if message is None or (pile.is_single and message.position != pile.position):
+                return _Turn.DONE
+            tenant = self._names.later_subjects.tenant_of_entry(message.subject)
+            if tenant not in pile.others and (refused := await self._open(message)) is not None:
+                self._note_refused(refused, tenant)
+                is_too_large = refused.code == MESSAGE_TOO_LARGE
+                if pile.is_single or (pile.tenant and not is_too_large):
+                    return _Turn.REFUSED
+                self._set_aside(
+                    _Pile(pile.start, pile.size, tenant, message.position, is_single=is_too_large)
+                )
+                if not is_too_large:
+                    pile.others |= {tenant}
+            if pile.is_single:
+                return _Turn.DONE
             pile.position, pile.opened = message.position + 1, pile.opened + 1
-        if pile.opened >= SPLIT_AFTER and not pile.tenant and not pile.others:
-            pile.others = frozenset(self._tenants())
-            self._piles += [
-                _Pile(pile.start, pile.size, tenant, pile.position) for tenant in sorted(pile.others)
-            ]
-        return False
+            pile.pause_s = REFUSED_PAUSE_MIN_S
+        if pile.opened >= SPLIT_AFTER and not pile.tenant and not pile.is_split:
+            self._split(pile)
+        return _Turn.UNFINISHED
 
-    async def _open(self, message: StoredMessage) -> None:
-        """Publish the event of an entry. Raises `Unavailable`, and `ApiError`."""
+    def _split(self, pile: _Pile) -> None:
+        """Leave only tenants without receivers to a pile; the others have one each."""
+        tenants = frozenset(self._tenants())
+        self._piles += [
+            _Pile(pile.start, pile.size, tenant, pile.position) for tenant in sorted(tenants - pile.others)
+        ]
+        pile.others, pile.is_split = pile.others | tenants, True
+
+    def _note_refused(self, refused: Refused, tenant: str) -> None:
+        """Log a refusal. Raises `ApiError` if too many piles wait: then all wait."""
+        if len(self._refused) >= REFUSED_PILES_MAX:
+            raise ApiError(refused.code, refused.text)
+        self._refused_log.log_once(refused.text, partition=self._partition, tenant=tenant)
+
+    async def _open(self, message: StoredMessage) -> Refused | None:
+        """Publish the event of an entry; returns a refusal. Raises `Unavailable`, and `ApiError`."""
         match entry_in(self._names, message):
             case Entry() as entry if entry.is_void(self._age_s):
                 log.warning("later.void", extra={"subject": message.subject})
                 await self._js.delete(self._names.later, message.position)
+                return None
             case Entry() as entry:
-                await self._publish(entry)
+                return await self._publish(entry)
             case None | Taken() | Cancelled():
-                return
+                return None
 
-    async def _publish(self, entry: Entry) -> None:
+    async def _publish(self, entry: Entry) -> Refused | None:
         if not self._may_publish():
             raise Unavailable("the lease of this node has expired")
         put = due_put(self._names, entry)
         match await self._js.publish(put.subject, put.data, put.headers):
             case Stored():
-                return
-            case Refused(code, text):
-                raise ApiError(code, text)
+                return None
+            case Refused() as refused:
+                return refused
             case Unanswered(why):
                 raise Unavailable(why)
 
