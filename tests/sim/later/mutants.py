@@ -14,6 +14,7 @@ from streams.later.timed_events import TimedEvents
 from streams.nats.answers import Put
 from streams.nats.jetstream import JetStream
 from streams.nats.wire_names import EXPECTED
+from streams.routing.tenants import Tenants
 from tests.sim.later import scenarios
 from tests.sim.mutants.mutant import Mutant
 
@@ -119,5 +120,10 @@ LATER_MUTANTS = (
         "opened-once", "everything is opened once more when no deposed leader answers any longer",
         ((opener, "SECOND_SWEEP_S", math.inf),),
         scenarios.leader_that_was_deposed_knows_no_entry,
+    ),
+    Mutant(
+        "taken-unheld", "the tenant of a due event that is being taken waits",
+        ((Tenants, "hold", lambda *_: None),),
+        scenarios.event_comes_while_the_one_before_it_is_taken,
     ),
 )  # fmt: skip

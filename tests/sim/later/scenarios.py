@@ -185,6 +185,19 @@ def entry_arrives_after_the_event_was_routed() -> None:
         _settle(stage)
 
 
+def event_comes_while_the_one_before_it_is_taken() -> None:
+    """A copy of the later event would be first, and the owner would take that of the due one for a repeat."""
+    with staged() as stage:
+        stage.put()
+        _, held = _holding(stage, lambda message: "Angarium-Taken" in (message.headers or {}))
+        _announce(stage, "one")
+        stage.wait(DUE_IN_S + 1.5)
+        stage.announce("two")
+        stage.wait(1.0)
+        held.release()
+        _settle(stage)
+
+
 def event_is_cancelled_while_it_is_taken() -> None:
     """The stub of the owner arrives after the event was cancelled."""
     with staged() as stage:

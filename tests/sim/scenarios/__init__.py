@@ -111,5 +111,5 @@ ALL = (
     later.due_event_arrives_after_the_next_owners, later.entry_arrives_after_the_event_was_routed,
     later.event_is_cancelled_while_it_is_taken, later.owner_dies_after_it_stored_the_entry_late,
     later.clock_is_set_back_from_an_empty_minute, later.clock_is_set_right_after_it_was_set_back,
-    later.leader_that_was_deposed_knows_no_entry,
+    later.leader_that_was_deposed_knows_no_entry, later.event_comes_while_the_one_before_it_is_taken,
 )  # fmt: skip
