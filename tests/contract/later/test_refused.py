@@ -2,7 +2,8 @@
 
 import pytest
 
-from streams.installation.topology import Names
+from angarium.operations.installation.doctor.examine import later_findings
+from streams.installation.topology import Installation, Names
 from streams.later import opener
 from streams.nats.jetstream import JetStream
 from tests.contract.later.test_waiting import NEIGHBOUR
@@ -34,6 +35,12 @@ async def size_events(js: JetStream, names: Names, max_msg_size: int) -> None:
     await js.stream_update(info.config | {"max_msg_size": max_msg_size})
 
 
+async def doctor_complains(js: JetStream, names: Names) -> bool:
+    """True if `angarium doctor` says that due events may be refused."""
+    found = await later_findings(js, Installation(prefix=names.prefix))
+    return any("may refuse events that are due" in each.text and not each.ok for each in found)
+
+
 async def test_a_due_event_that_is_too_large_waits_alone(
     js: JetStream, names: Names, open_owner: OpenOwner, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -47,7 +54,9 @@ async def test_a_due_event_that_is_too_large_waits_alone(
     await announce(js, names, b"of the tenant", headers=headers)
     await announce(js, names, b"of a neighbour", tenant=NEIGHBOUR, headers=headers)
     await settled(js, names, 3)
+    assert not await doctor_complains(js, names)
     await size_events(js, names, 3_000)
+    assert await doctor_complains(js, names)
     await has_stored(js, names, f"{NEIGHBOUR}.n", [b"of a neighbour"])
     await has_stored(js, names, A, [b"of the tenant"])
     await announce(js, names, b"later", tenant=NEIGHBOUR, headers=at(0.5))
