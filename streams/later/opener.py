@@ -130,9 +130,8 @@ class Opener:
 
     def note(self, second: int) -> None:
         """Note that there is an entry that is due then."""
-        is_soon = second < max(self._opened_to, self._wall() + MINUTE_S)
-        # If the clock was set back, a minute that was found empty may come much later.
-        if is_soon or second - second % MINUTE_S == self._empty_minute:
+        looked_to = max(self._opened_to, self._wall() + MINUTE_S)
+        if is_missed(second, looked_to, self._empty_minute):
             self._noted.add(second)
             self._woken.set()
 
@@ -287,6 +286,14 @@ class Opener:
             else:
                 self._reason_log.clear()
                 return answer
+
+
+def is_missed(second: int, looked_to: float, empty_minute: int) -> bool:
+    """True if a new entry of that second is not found by looking: it is before `looked_to`, or in that minute.
+
+    If the clock was set back, a minute that was found empty may come much later.
+    """
+    return second < looked_to or second - second % MINUTE_S == empty_minute
 
 
 async def first_second(js: JetStream, names: Names, age_s: float, wall: Callable[[], float]) -> int:

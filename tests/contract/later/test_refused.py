@@ -6,8 +6,7 @@ from angarium.operations.installation.doctor.examine import later_findings
 from streams.installation.topology import Installation, Names
 from streams.later import opener
 from streams.nats.jetstream import JetStream
-from tests.contract.later.test_waiting import NEIGHBOUR
-from tests.contract.later.timed import A, at
+from tests.contract.later.timed import NEIGHBOUR, A, at
 from tests.contract.support.faults import refused
 from tests.contract.support.routers import (
     TENANT,

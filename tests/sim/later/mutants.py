@@ -5,11 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.machine.event import Event
-from streams.installation.later_subjects import MINUTE_S, EntryPlace
+from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
 from streams.later import entries, opener, timed_events
 from streams.later.entries import Entry, Taken, Taking, entry_in
-from streams.later.opener import Opener
 from streams.later.timed_events import TimedEvents
 from streams.nats.answers import Put
 from streams.nats.jetstream import JetStream
@@ -64,10 +63,8 @@ async def _begin_when_stored(js: JetStream, names: Names, age_s: float, wall: Ca
     return await _first_second(js, names, 0.0, wall)
 
 
-def _note_what_is_soon(of: Opener, second: int) -> None:
-    if second < of._wall() + MINUTE_S:
-        of._noted.add(second)
-        of._woken.set()
+def _is_soon(second: int, looked_to: float, empty_minute: int) -> bool:
+    return second < looked_to
 
 
 LATER_MUTANTS = (
@@ -108,7 +105,7 @@ LATER_MUTANTS = (
     ),
     Mutant(
         "empty-minute-unnoted", "an entry is noted whose minute was found empty",
-        ((Opener, "note", _note_what_is_soon),),
+        ((opener, "is_missed", _is_soon),),
         scenarios.clock_is_set_back_from_an_empty_minute,
     ),
     Mutant(
