@@ -289,7 +289,7 @@ class Opener:
 
 
 def is_missed(second: int, looked_to: float, empty_minute: int) -> bool:
-    """True if a new entry of that second is not found by looking: it is before `looked_to`, or in that minute.
+    """True if looking finds no new entry of that second: it is before `looked_to`, or in that minute.
 
     If the clock was set back, a minute that was found empty may come much later.
     """

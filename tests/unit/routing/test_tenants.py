@@ -95,7 +95,7 @@ def test_a_tenant_above_its_rate_waits_for_a_token_and_holds_no_other_up() -> No
     assert world.tenants.next_to_match(10.6) == Waiting("acme", 2)
 
 
-def test_a_tenant_takes_one_token_for_an_event_whose_matching_goes_on_later() -> None:
+def test_a_tenant_takes_one_token_for_an_event_that_is_matched_in_parts() -> None:
     world = World()
     world.tenants = Tenants(NOTHING_ROUTED, limited(acme=RateLimit(2.0, 1)))
     for _ in range(2):
