@@ -241,6 +241,7 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
 _ALLOWED = {
     "status": "write a status, such as 503, or a class, such as 5xx",
     "cursor": "use the `next_cursor` of the previous page",
+    "receiver": "write a name of 1 to 64 of A-Z a-z 0-9 _ -",
 }
 """Allowed values of parameters, in words, since people cannot read their patterns."""
 

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.errors import InvalidName, Unavailable
 from actors.ids import check_type, stable_hash
@@ -16,6 +17,7 @@ from actors.machine.event import Event
 from actors.times_as_text import instant_text
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
+from streams.later.terms import DUE_PROBLEM
 from streams.nats.answers import Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -40,6 +42,8 @@ from streams.reading.messages import CONTENT_TYPE_DEFAULT
 
 STUB_OUTLIVES_S = 86_400
 """Time by which a stub outlives a message of the events: room for clocks and for work under way."""
+CLOCKS_DIFFER_MAX_S = 3_600
+"""Time by which the clocks of a node and of a server may differ, for what is due."""
 _PASSED_ON = (EVENT_ID, EVENT_REGION, CONTENT_TYPE, TRACEPARENT, TRACESTATE, ONLY_FOR)
 """Headers of an entry that its due event has, too."""
 
@@ -60,6 +64,17 @@ class Entry(Struct, frozen=True):
     def is_void(self, age_s: float) -> bool:
         """True if its publish was under way for longer than an event is kept; its stub may be gone."""
         return self.stored_at > self.published_at + age_s
+
+    def may_have_made(self, due: Event) -> bool:
+        """True if a due event equals the entry, and is not early; else a producer has forged it."""
+        headers = self.message.headers
+        terms = (self.id, self.type, headers.get(EVENT_REGION, ""), self.only_for)
+        content = (headers.get(CONTENT_TYPE, CONTENT_TYPE_DEFAULT), self.message.data)
+        return (
+            terms == (due.id, due.type, due.region, due.only_for)
+            and content == (due.content_type, due.body)
+            and due.stored_at >= self.place.second - CLOCKS_DIFFER_MAX_S
+        )
 
 
 class Taken(Struct, frozen=True):
@@ -167,19 +182,34 @@ async def take(js: JetStream, names: Names, place: EntryPlace, event: Event, age
     while True:
         message = await js.last_message(names.later, names.later_subjects.entry(place))
         match None if message is None else entry_in(names, message):
-            case None | Cancelled():
+            case None:
+                return Taking.FORGED
+            case Cancelled():
                 return Taking.DROPPED
             case Taken(position):
                 return Taking.ROUTED if position == event.position else Taking.DROPPED
             case Entry() as entry if entry.is_void(age_s):
                 return Taking.DROPPED
-            case Entry() as entry if (entry.id, entry.message.data) != (event.id, event.body):
+            case Entry() as entry if not entry.may_have_made(event):
                 return Taking.FORGED
             case Entry() as entry:
                 if await replace_entry(js, entry, {TAKEN: str(event.position)}, age_s):
                     return Taking.ROUTED
             case never:
                 assert_never(never)
+
+
+def judged(event: Event, taking: Taking) -> Event | None:
+    """The due event as it is to be routed: malformed if it is forged, None if it is dropped."""
+    match taking:
+        case Taking.ROUTED:
+            return event
+        case Taking.FORGED:
+            return replace(event, malformed=DUE_PROBLEM)
+        case Taking.DROPPED:
+            return None
+        case never:
+            assert_never(never)
 
 
 async def cancel(js: JetStream, names: Names, entry: Entry, by: str, age_s: float) -> Cancelling:

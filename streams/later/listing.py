@@ -4,24 +4,27 @@ from collections.abc import AsyncIterator
 
 from msgspec import Struct
 
-from streams.installation.later_subjects import DAY_S, HOUR_S, MINUTE_S, spans
+from streams.installation.later_subjects import DAY_S, HOUR_S, MINUTE_S
 from streams.installation.topology import Names
 from streams.later.entries import Cancelled, Entry, Taken, entry_in, id_hash
 from streams.later.terms import AHEAD_MAX_S
+from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 
 OVERDUE_SHOWN_S = 3_600
 """Time for which an entry is listed whose time has come: so long it may wait for a node."""
 READ_MAX = 10_000
 """Messages that are read for one list: cancelled events leave stubs."""
-_SMALLER = {DAY_S: HOUR_S, HOUR_S: MINUTE_S}
+FEW_MAX = 32
+"""Messages of a day, an hour or a minute that are read at once and sorted."""
+_SMALLER = {DAY_S: HOUR_S, HOUR_S: MINUTE_S, MINUTE_S: 1}
 
 
 class ListStart(Struct, frozen=True, order=True):
-    """The place of an entry in the list."""
+    """The place of an entry in the list: the second in which it is due, and its position in the stream."""
 
     second: int
-    source: int
+    position: int
 
 
 class WaitingList(Struct, frozen=True):
@@ -45,16 +48,13 @@ async def list_entries(
 
     `only_for`: only events for this one receiver.
     """
-    found, read, last = list[Entry](), 0, after
-    start = after.second if after else int(now) - OVERDUE_SHOWN_S
-    async for subject, place in _subjects(js, names, tenant or "*", start, int(now + AHEAD_MAX_S) + DAY_S):
-        if after is not None and place <= after:
-            continue
+    found, read = list[Entry](), 0
+    last = after or ListStart(int(now) - OVERDUE_SHOWN_S, 0)
+    async for place, message in _walk(js, names, tenant or "*", last, int(now + AHEAD_MAX_S) + DAY_S):
         if len(found) == limit or read == READ_MAX:
             return WaitingList(found, last)
         read, last = read + 1, place
-        message = await js.last_message(names.later, subject)
-        entry = None if message is None else entry_in(names, message)
+        entry = entry_in(names, message)
         if isinstance(entry, Entry) and only_for in ("", entry.only_for):
             found.append(entry)
     return WaitingList(found, None)
@@ -80,28 +80,42 @@ async def traces_of_event(
     return found
 
 
-async def _subjects(
-    js: JetStream, names: Names, tenant: str, start: int, end: int
-) -> AsyncIterator[tuple[str, ListStart]]:
-    """The subjects of entries and stubs that are due in these seconds, in their order.
+async def _walk(
+    js: JetStream, names: Names, tenant: str, after: ListStart, end: int
+) -> AsyncIterator[tuple[ListStart, StoredMessage]]:
+    """The entries and stubs after a place that are due before the second `end`, in their order.
 
-    The leader is asked for a day, then for its hours and minutes, as far as there is anything in them.
+    The leader is asked for a day and, if it has more than a few, for its hours, minutes and seconds. So the
+    cost is that of what the caller reads, however many events wait.
     """
-    to_visit = list(spans(start - start % MINUTE_S, end))
+    to_visit = [(day, DAY_S) for day in range(after.second - after.second % DAY_S, end, DAY_S)]
     while to_visit:
         first, size = to_visit.pop(0)
-        pattern = names.later_subjects.due_in(None, first, size, tenant)
-        if await js.next_message(names.later, pattern, 1) is None:
+        if first + size <= after.second:
             continue
-        if size in _SMALLER:
+        pattern = names.later_subjects.due_in(None, first, size, tenant)
+        if size == 1:
+            position = after.position if first == after.second else 0
+            while (message := await js.next_message(names.later, pattern, position + 1)) is not None:
+                position = message.position
+                yield ListStart(first, position), message
+        elif (few := await _all_if_few(js, names, pattern)) is not None:
+            for place in sorted(few):
+                if place > after and first <= place.second < first + size:
+                    yield place, few[place]
+        else:
             smaller = _SMALLER[size]
             to_visit[:0] = [(each, smaller) for each in range(first, first + size, smaller)]
-            continue
-        places = dict[ListStart, list[str]]()
-        for subject in await js.subjects(names.later, pattern):
-            if (place := names.later_subjects.place_or_none(subject)) is None:
-                continue
-            places.setdefault(ListStart(place.second, place.source), []).append(subject)
-        for each in sorted(places):
-            for subject in places[each]:
-                yield subject, each
+
+
+async def _all_if_few(js: JetStream, names: Names, pattern: str) -> dict[ListStart, StoredMessage] | None:
+    """The messages of a pattern by their places; None if there are many."""
+    found, position = dict[ListStart, StoredMessage](), 0
+    for _ in range(FEW_MAX + 1):
+        message = await js.next_message(names.later, pattern, position + 1)
+        if message is None:
+            return found
+        position = message.position
+        if (place := names.later_subjects.place_or_none(message.subject)) is not None:
+            found[ListStart(place.second, position)] = message
+    return None

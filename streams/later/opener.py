@@ -23,7 +23,15 @@ from msgspec import Struct
 from actors.errors import Unavailable
 from streams.installation.later_subjects import MINUTE_S, spans
 from streams.installation.topology import Names
-from streams.later.entries import Cancelled, Entry, Taken, due_put, entry_in, events_age_s
+from streams.later.entries import (
+    CLOCKS_DIFFER_MAX_S,
+    Cancelled,
+    Entry,
+    Taken,
+    due_put,
+    entry_in,
+    events_age_s,
+)
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
@@ -35,8 +43,6 @@ SPLIT_AFTER = 256
 """Entries of a pile after which it is split by tenant."""
 TURN_MAX = 16
 """Entries of a pile that are opened before another one has a turn."""
-CLOCKS_DIFFER_MAX_S = 3_600
-"""Room for clocks: an event may seem to be due before it was published."""
 SECOND_SWEEP_S = 30.0
 """Time after which everything is opened once more: a leader that was deposed before the claim, and does not
 know it, answers for some 10 s, and may lack the entries that the owner before stored last."""

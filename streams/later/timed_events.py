@@ -10,7 +10,7 @@ from actors.errors import Unavailable
 from actors.machine.event import Event
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
-from streams.later.entries import Taking, entry_put, events_age_s, place_of, place_of_due, take
+from streams.later.entries import Taking, entry_put, events_age_s, judged, place_of, place_of_due, take
 from streams.later.opener import Opener
 from streams.later.room import LaterRoom
 from streams.nats.answers import Answer, Refused, Stored, Unanswered
@@ -107,9 +107,9 @@ class TimedEvents:
             lambda task: None if task.cancelled() or task.exception() else done(task.result())
         )
 
-    async def counts(self, tenant: str, event: Event) -> bool:
-        """False for a due event that is to be dropped."""
-        return not event.due or await self.take(tenant, event) is not Taking.DROPPED
+    async def judged(self, tenant: str, event: Event) -> Event | None:
+        """The event as it is to be buried: a due one is taken before. None if it is dropped."""
+        return judged(event, await self.take(tenant, event)) if event.due else event
 
     async def take(self, tenant: str, event: Event) -> Taking:
         """Find out whether a due event is to be routed, however long NATS does not answer."""

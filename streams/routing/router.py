@@ -16,7 +16,7 @@ erased after another owner has routed it, and no copy may come then.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import assert_never
 
@@ -27,8 +27,7 @@ from actors.machine.event import Event
 from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
 from streams.journal.routing_progress import RoutingProgress
-from streams.later.entries import Taking
-from streams.later.terms import DUE_PROBLEM
+from streams.later.entries import Taking, judged
 from streams.later.timed_events import LANE, TOO_LARGE, TimedEvents
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import Answer, Put, Refused, Stored, StoredMessage, Unanswered
@@ -267,10 +266,8 @@ class Router:
             if self._taken:
                 waiting, taking = self._taken.popleft()
                 self._tenants.release(waiting)
-                if taking is Taking.ROUTED:
-                    return waiting
-                if taking is Taking.FORGED:
-                    waiting.event = replace(waiting.event, malformed=DUE_PROBLEM)
+                if (event := judged(waiting.event, taking)) is not None:
+                    waiting.event = event
                     return waiting
                 self._tenants.note_matched(waiting, 0)
                 self._forget(waiting)
@@ -412,11 +409,12 @@ class Router:
     async def _bury_unrouted(
         self, request: ReadRequest, found: Sequence[StoredMessage], complete: bool
     ) -> None:
-        events = [(each, self._read_event(request.tenant, each)) for each in found]
-        events = [each for each in events if await self._timed_events.counts(each[1].tenant, each[1].event)]
-        await self._burial.bury(
-            request.tenant, [(message, waiting.event, waiting.headers) for message, waiting in events]
-        )
+        to_bury = list[tuple[StoredMessage, Event, Mapping[str, str]]]()
+        for message in found:
+            waiting = self._read_event(request.tenant, message)
+            if (event := await self._timed_events.judged(request.tenant, waiting.event)) is not None:
+                to_bury.append((message, event, waiting.headers))
+        await self._burial.bury(request.tenant, to_bury)
         self._routing.totals.evicted += len(found)
         up_to = request.up_to if complete else found[-1].position
         if (evicted := self._tenants.note_buried(request, up_to, len(found))) is not None:

@@ -69,13 +69,13 @@ def list_start_of(cursor: str | None) -> ListStart | None:
     """The place that a cursor names in the list of waiting events."""
     if cursor is None:
         return None
-    second, _, source = cursor.partition("-")
-    return ListStart(int(second), int(source))
+    second, _, position = cursor.partition("-")
+    return ListStart(int(second), int(position))
 
 
 def cursor_of_waiting(place: ListStart | None) -> str | None:
     """The cursor that names a place in the list of waiting events."""
-    return None if place is None else f"{place.second}-{place.source}"
+    return None if place is None else f"{place.second}-{place.position}"
 
 
 def start_of(cursor: str | None) -> PageStart | None:

@@ -7,7 +7,8 @@ import pytest
 
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
-from streams.later.opener import CLOCKS_DIFFER_MAX_S, first_second
+from streams.later.entries import CLOCKS_DIFFER_MAX_S
+from streams.later.opener import first_second
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from tests.contract.support.routers import PARTITION, TENANT

@@ -86,6 +86,21 @@ async def test_an_event_with_a_time_may_be_for_one_receiver(
     assert await stored(js, names, A) == []
 
 
+async def test_an_event_keeps_its_region_while_it_waits(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """A receiver of another region subscribes to it, and gets no copy."""
+    await subscribe(js, names, A)
+    await subscribe(js, names, B, region=["us"])
+    owner = await open_owner()
+    await announce(js, names, b"due", headers=at(0.2, **{"Angarium-Region": "eu"}))
+    await has_stored(js, names, A, [b"due"])
+    await settled(js, names, 2)
+    assert [each.headers.get("Angarium-Region") for each in await copies(js, names, A)] == ["eu"]
+    assert await stored(js, names, B) == []
+    assert owner.totals.choices.outside_region == 1
+
+
 async def test_an_entry_whose_acknowledgement_was_lost_is_stored_once(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
@@ -184,26 +199,6 @@ async def test_an_event_that_is_too_large_to_wait_becomes_a_dead_letter(
     (letter,) = (await js.read(names.dead_letters, names.dead(f"{TENANT}._events"), 1)).messages
     assert letter.headers["Angarium-Problem"] == "the event is too large to wait for its time"
     assert owner.totals.malformed == 1
-
-
-async def test_only_angarium_says_that_an_event_is_due(
-    js: JetStream, names: Names, open_owner: OpenOwner
-) -> None:
-    """A producer names an entry of another content, and one that does not exist."""
-    await subscribe(js, names, A)
-    await open_owner()
-    await announce(js, names, b"later", headers=at(FAR_S, **{"Angarium-Id": "x"}))
-    await settled(js, names, 1)
-    place = names.later_subjects.place((await entries(js, names))[0].subject)
-    forged = {"Angarium-Due": f"{place.second}.{place.source}", "Angarium-Id": "x"}
-    await announce(js, names, b"other", headers=forged)
-    await announce(js, names, b"none", headers={"Angarium-Due": "5.5"})
-    await announce(js, names, b"next")
-    await has_stored(js, names, A, [b"next"])
-    (letter,) = (await js.read(names.dead_letters, names.dead(f"{TENANT}._events"), 1)).messages
-    assert letter.data == b"other"
-    (entry,) = await entries(js, names)
-    assert entry.data == b"later"
 
 
 async def test_a_foreign_message_among_the_entries_is_left_alone(

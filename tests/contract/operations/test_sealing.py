@@ -151,7 +151,7 @@ async def test_a_rotation_seals_what_is_left_and_a_second_one_finds_nothing(benc
 
 
 async def test_a_value_in_clear_that_looks_sealed_is_sealed(bench: Sealing) -> None:
-    """Its beginning is the id of the present key, and what follows could be a nonce and a tag."""
+    """The header begins with the id of the present key, and what follows could be a nonce and a tag."""
     await bench.put({"url": URL, "headers": {"x-token": "api:" + "QUJD" * 12}})
     bench.use(Keys({"api": b"n" * 32}))
     assert (await bench.rotated()).sealed == 1

@@ -150,8 +150,8 @@ async def owners(server: Server, names: Names) -> AsyncIterator[OpenOwner]:
         yield start
 
 
-async def subscribe(js: JetStream, names: Names, receiver: str, *patterns: str) -> None:
-    config = {"url": "https://example.com/hook", "events": patterns or (">",)}
+async def subscribe(js: JetStream, names: Names, receiver: str, *patterns: str, **more: object) -> None:
+    config = {"url": "https://example.com/hook", "events": patterns or (">",)} | more
     assert isinstance(
         await StoredConfigurations(js, names).put(receiver, msgspec.json.encode(config)), Stored
     )

@@ -138,3 +138,9 @@ def test_the_state_of_a_receiver_has_all_its_members_described() -> None:
         assert {*msgspec.to_builtins(shown)[member]} == {*properties}, member
     for name in ("ReceiverHealth", "LedgerLag"):
         assert name in schemas
+
+
+def test_every_reference_of_the_description_leads_to_a_schema() -> None:
+    document = completed(routes().openapi_schema.to_schema())
+    wanted = re.findall(r'"#/components/schemas/(\w+)"', msgspec.json.encode(document).decode())
+    assert {*wanted} <= {*document["components"]["schemas"]}

@@ -7,6 +7,8 @@ import pytest
 from litestar.exceptions import ValidationException
 from msgspec import Meta
 
+from angarium.api.app import routes
+from angarium.api.openapi.document import completed
 from angarium.api.problems import Fault, ProblemRaised, problem_for
 
 
@@ -37,3 +39,17 @@ def test_a_parameter_that_does_not_fit_is_described_in_words(kind: Any, value: A
     fault = {"key": "limit", "source": "query", "message": str(error.value)}
     (found,) = problem_for(ValidationException(extra=[fault]), "GET", "/").problem.errors
     assert found == Fault(parameter="limit", detail=f"limit: {words}")
+
+
+def test_every_parameter_with_a_pattern_is_refused_in_words() -> None:
+    described = completed(routes().openapi_schema.to_schema())["paths"].values()
+    operations = (each for path in described for each in path.values() if isinstance(each, dict))
+    parameters = [each for operation in operations for each in operation.get("parameters", ())]
+    named = {
+        each["name"] for each in parameters if each["in"] == "query" and "pattern" in str(each["schema"])
+    }
+    assert {"cursor", "receiver", "status"} <= named
+    for name in named:
+        fault = {"key": name, "source": "query", "message": "Expected `str` matching regex '^x$'"}
+        (found,) = problem_for(ValidationException(extra=[fault]), "GET", "/").problem.errors
+        assert "regex" not in found.detail

@@ -66,6 +66,9 @@ async def test_waiting_events_are_listed_page_by_page(api: Api) -> None:
         for_one = (await client.get(LATER, params={"receiver": "billing"})).json()
         assert problem(await client.get("/v1/tenants/other/later"), 404, "not-found")
         assert problem(await client.get(LATER, params={"cursor": "x"}), 422, "invalid")
+        for_none = await client.get(LATER, params={"receiver": "a.b"})
+    assert problem(for_none, 422, "invalid")
+    assert for_none.json()["detail"] == "receiver: write a name of 1 to 64 of A-Z a-z 0-9 _ -"
     assert [each["id"] for each in first["events"] + second["events"]] == ["first", "second"]
     assert (second["next_cursor"], for_one["events"]) == (None, first["events"])
     assert first["events"][0] | {"deliver_at": ""} == {
