@@ -3,7 +3,8 @@
 Each owner of the partition opens all seconds that have come, also those that earlier owners opened: what was
 taken meanwhile has a stub there. An event may be published twice that way, and is taken once. A flood of one
 tenant in one second does not hold up others: what is to be opened is cut into piles, which take turns, and a
-large one is split by tenant.
+large one is split by tenant. Nor does an event that the events stream refuses: one that is too large for it
+is set aside, and if one is refused for another reason, such as a full stream, its tenant waits.
 """
 
 import asyncio
@@ -12,8 +13,10 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from enum import Enum
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from msgspec import Struct
 
@@ -33,6 +36,7 @@ from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import GatheredReasonLog, Pauses
+from streams.nats.wire_names import MESSAGE_TOO_LARGE
 from streams.tasks import cancel_and_wait, on_defect
 
 SPLIT_AFTER = 256
@@ -42,6 +46,13 @@ TURN_MAX = 16
 SECOND_SWEEP_S = 30.0
 """Time after which everything is opened once more: a leader that was deposed before the claim, and does not
 know it, answers for some 10 s, and may lack the entries that the owner before stored last."""
+REFUSED_PAUSE_MIN_S = 1.0
+REFUSED_PAUSE_MAX_S = 30.0
+"""Pauses of a pile whose event is refused; each is twice as long as the one before."""
+REFUSED_PILES_MAX = 4_096
+"""Piles that wait since an event was refused. When there are more, all piles wait for the next one."""
+LOOK_EVERY_S = 1.0
+"""Time after which the clock is looked at: it may have been set back, and be set right meanwhile."""
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +62,9 @@ T = TypeVar("T")
 class _Pile(Struct):
     """Entries to be opened, from `position` on.
 
-    `tenant`: the only one, or empty for all except `others`, who have piles of their own.
+    - `tenant`: the only one, or empty for all except `others`, who have piles of their own.
+    - `is_split`: all tenants with receivers are among the others. `is_single`: only the entry at `position`.
+    - `again_at`: when it has a turn again, after an event of it was refused, and `pause_s` the next pause.
     """
 
     start: int
@@ -60,6 +73,18 @@ class _Pile(Struct):
     position: int = 1
     opened: int = 0
     others: frozenset[str] = frozenset()
+    is_split: bool = False
+    is_single: bool = False
+    again_at: float = 0.0
+    pause_s: float = REFUSED_PAUSE_MIN_S
+
+
+class _Turn(Enum):
+    """The end of a pile's turn: nothing of it is left, something is, or an event was refused."""
+
+    DONE = "done"
+    UNFINISHED = "unfinished"
+    REFUSED = "refused"
 
 
 class Opener:
@@ -89,6 +114,7 @@ class Opener:
         self._tenants = tenants
         self._on_broken = on_broken
         self._piles: deque[_Pile] = deque()
+        self._refused: list[_Pile] = []
         self._noted: set[int] = set()
         self._woken = asyncio.Event()
         self._opened_to = 0
@@ -96,6 +122,7 @@ class Opener:
         self._age_s = math.inf
         self._running: asyncio.Task[None] | None = None
         self._reason_log = GatheredReasonLog(js, log, "later.waiting")
+        self._refused_log = GatheredReasonLog(js, log, "later.refused")
 
     def start(self) -> None:
         """Begin to open."""
@@ -109,32 +136,45 @@ class Opener:
 
     def note(self, second: int) -> None:
         """Note that there is an entry that is due then."""
-        if second < max(self._opened_to, self._wall() + MINUTE_S):
+        looked_to = max(self._opened_to, self._wall() + MINUTE_S)
+        if is_missed(second, looked_to, self._empty_minute):
             self._noted.add(second)
             self._woken.set()
 
     async def _run(self) -> None:
         self._age_s = await self._answered(partial(events_age_s, self._js, self._names))
-        start = await self._answered(partial(first_second, self._js, self._names, self._wall))
-        self._opened_to = start
-        sweep_again_at = self._wall() + SECOND_SWEEP_S
+        self._opened_to = await self._answered(self._first_second)
+        clock = asyncio.get_running_loop().time
+        sweep_again_at = clock() + SECOND_SWEEP_S
         while True:
-            now = int(self._wall())
-            if now >= sweep_again_at:
+            if clock() >= sweep_again_at:
                 sweep_again_at = math.inf
+                self._empty_minute = -1
+                start = await self._answered(self._first_second)
                 self._piles += [_Pile(*span) for span in spans(start, self._opened_to)]
-            await self._plan(now + 1)
+            await self._plan(int(self._wall()) + 1)
+            self._resume_refused(clock())
             while self._piles:
                 pile = self._piles.popleft()
-                if not await self._answered(partial(self._open_some, pile)):
-                    self._piles.append(pile)
+                match await self._answered(partial(self._open_some, pile)):
+                    case _Turn.DONE:
+                        pass
+                    case _Turn.UNFINISHED:
+                        self._piles.append(pile)
+                    case _Turn.REFUSED:
+                        self._set_aside(pile)
+                    case never:
+                        assert_never(never)
                 await self._plan(int(self._wall()) + 1)
             await self._next_second()
+
+    async def _first_second(self) -> int:
+        return await first_second(self._js, self._names, self._age_s, self._wall)
 
     async def _next_second(self) -> None:
         """Wait for the next second, or for an entry that is due already."""
         self._woken.clear()
-        wait_s = min((self._opened_to, *self._noted)) - self._wall()
+        wait_s = min(LOOK_EVERY_S, min((self._opened_to, *self._noted)) - self._wall())
         if wait_s > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -163,45 +203,80 @@ class Opener:
         self._empty_minute = minute
         return True
 
-    async def _open_some(self, pile: _Pile) -> bool:
-        """Open some entries of a pile; returns whether it is done with."""
+    def _resume_refused(self, now: float) -> None:
+        """Give piles another turn whose pause is over."""
+        self._piles += [pile for pile in self._refused if pile.again_at <= now]
+        self._refused = [pile for pile in self._refused if pile.again_at > now]
+
+    def _set_aside(self, pile: _Pile) -> None:
+        """Let a pile of one tenant wait whose next event was refused."""
+        pile.again_at = asyncio.get_running_loop().time() + pile.pause_s
+        pile.pause_s = min(2 * pile.pause_s, REFUSED_PAUSE_MAX_S)
+        self._refused.append(pile)
+
+    async def _open_some(self, pile: _Pile) -> _Turn:
+        """Open some entries of a pile. Raises `Unavailable`, and `ApiError`."""
         subject = self._names.later_subjects.due_in(
             self._partition, pile.start, pile.size, pile.tenant or "*"
         )
-        for _ in range(TURN_MAX):
+        for _ in range(1 if pile.is_single else TURN_MAX):
             message = await self._js.next_message(self._names.later, subject, pile.position)
-            if message is None:
-                return True
-            if self._names.later_subjects.tenant_of_entry(message.subject) not in pile.others:
-                await self._open(message)
+            if message is None or (pile.is_single and message.position != pile.position):
+                return _Turn.DONE
+            tenant = self._names.later_subjects.tenant_of_entry(message.subject)
+            if tenant not in pile.others and (refused := await self._open(message)) is not None:
+                self._note_refused(refused, tenant)
+                is_too_large = refused.code == MESSAGE_TOO_LARGE
+                if pile.is_single or (pile.tenant and not is_too_large):
+                    return _Turn.REFUSED
+                self._set_aside(
+                    _Pile(pile.start, pile.size, tenant, message.position, is_single=is_too_large)
+                )
+                if not is_too_large:
+                    pile.others |= {tenant}
+            if pile.is_single:
+                return _Turn.DONE
             pile.position, pile.opened = message.position + 1, pile.opened + 1
-        if pile.opened >= SPLIT_AFTER and not pile.tenant and not pile.others:
-            pile.others = frozenset(self._tenants())
-            self._piles += [
-                _Pile(pile.start, pile.size, tenant, pile.position) for tenant in sorted(pile.others)
-            ]
-        return False
+            pile.pause_s = REFUSED_PAUSE_MIN_S
+        if pile.opened >= SPLIT_AFTER and not pile.tenant and not pile.is_split:
+            self._split(pile)
+        return _Turn.UNFINISHED
 
-    async def _open(self, message: StoredMessage) -> None:
-        """Publish the event of an entry. Raises `Unavailable`, and `ApiError`."""
+    def _split(self, pile: _Pile) -> None:
+        """Leave only tenants without receivers to a pile; the others have one each."""
+        tenants = frozenset(self._tenants())
+        self._piles += [
+            _Pile(pile.start, pile.size, tenant, pile.position) for tenant in sorted(tenants - pile.others)
+        ]
+        pile.others, pile.is_split = pile.others | tenants, True
+
+    def _note_refused(self, refused: Refused, tenant: str) -> None:
+        """Log a refusal. Raises `ApiError` if too many piles wait: then all wait."""
+        if len(self._refused) >= REFUSED_PILES_MAX:
+            raise ApiError(refused.code, refused.text)
+        self._refused_log.log_once(refused.text, partition=self._partition, tenant=tenant)
+
+    async def _open(self, message: StoredMessage) -> Refused | None:
+        """Publish the event of an entry; returns a refusal. Raises `Unavailable`, and `ApiError`."""
         match entry_in(self._names, message):
             case Entry() as entry if entry.is_void(self._age_s):
                 log.warning("later.void", extra={"subject": message.subject})
                 await self._js.delete(self._names.later, message.position)
+                return None
             case Entry() as entry:
-                await self._publish(entry)
+                return await self._publish(entry)
             case None | Taken() | Cancelled():
-                return
+                return None
 
-    async def _publish(self, entry: Entry) -> None:
+    async def _publish(self, entry: Entry) -> Refused | None:
         if not self._may_publish():
             raise Unavailable("the lease of this node has expired")
         put = due_put(self._names, entry)
         match await self._js.publish(put.subject, put.data, put.headers):
             case Stored():
-                return
-            case Refused(code, text):
-                raise ApiError(code, text)
+                return None
+            case Refused() as refused:
+                return refused
             case Unanswered(why):
                 raise Unavailable(why)
 
@@ -219,8 +294,26 @@ class Opener:
                 return answer
 
 
-async def first_second(js: JetStream, names: Names, wall: Callable[[], float]) -> int:
-    """The first second in which an entry may be due. Raises `Unavailable` and `ApiError`."""
+def is_missed(second: int, looked_to: float, empty_minute: int) -> bool:
+    """True if looking finds no new entry of that second: it is before `looked_to`, or in that minute.
+
+    If the clock was set back, a minute that was found empty may come much later.
+    """
+    return second < looked_to or second - second % MINUTE_S == empty_minute
+
+
+async def first_second(js: JetStream, names: Names, age_s: float, wall: Callable[[], float]) -> int:
+    """The first second in which an entry may be due. Raises `Unavailable` and `ApiError`.
+
+    The event of an entry was published before it was due, and at most `age_s` before the entry was stored,
+    however late that was: what was under way for longer is void.
+    """
     first = await js.next_message(names.later, ALL_SUBJECTS, 1)
     now = int(wall())
-    return now if first is None else min(now, int(first.stored_at) - CLOCKS_DIFFER_MAX_S)
+    if first is None:
+        return now
+    published_from = first.stored_at - age_s
+    if age_s == math.inf:
+        streams = [await js.existing_stream(stream) for stream in (names.events, names.later)]
+        published_from = min(datetime.fromisoformat(each.created).timestamp() for each in streams)
+    return max(0, min(now, int(published_from) - CLOCKS_DIFFER_MAX_S))

@@ -2,12 +2,11 @@
 
 import pytest
 
-from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.later import room
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from tests.contract.later.timed import FAR_S, A, at, entries
+from tests.contract.later.timed import FAR_S, NEIGHBOUR, A, at, entries
 from tests.contract.support.routers import (
     PARTITION,
     TENANT,
@@ -17,10 +16,8 @@ from tests.contract.support.routers import (
     stored,
     subscribe,
 )
-from tests.support.installation import SHARDS
 from tests.support.waiting import until_true
 
-NEIGHBOUR = next(name for n in range(1000) if partition_of(name := f"t{n}", SHARDS) == PARTITION)
 LARGE = b"x" * 3_000
 MANY = 50
 

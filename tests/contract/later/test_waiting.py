@@ -8,12 +8,11 @@ import pytest
 from actors.ids import stable_hash
 from actors.times_as_text import instant_text
 from streams.installation.later_subjects import EntryPlace
-from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.later import opener
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from tests.contract.later.timed import FAR_S, A, B, at, entries
+from tests.contract.later.timed import FAR_S, NEIGHBOUR, A, B, at, entries
 from tests.contract.support.faults import ack_lost, after, refused
 from tests.contract.support.routers import (
     PARTITION,
@@ -27,10 +26,8 @@ from tests.contract.support.routers import (
     stored,
     subscribe,
 )
-from tests.support.installation import SHARDS
 from tests.support.waiting import until, until_true
 
-NEIGHBOUR = next(name for n in range(1000) if partition_of(name := f"t{n}", SHARDS) == PARTITION)
 FLOOD = 60
 
 

@@ -3,13 +3,16 @@
 import time
 
 from actors.times_as_text import instant_text
+from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from tests.contract.support.routers import TENANT
+from tests.contract.support.routers import PARTITION, TENANT
+from tests.support.installation import SHARDS
 
 A, B = "acme.a", "acme.b"
 FAR_S = 3_600.0
+NEIGHBOUR = next(name for n in range(1000) if partition_of(name := f"t{n}", SHARDS) == PARTITION)
 
 
 def at(seconds: float, **more: str) -> dict[str, str]:

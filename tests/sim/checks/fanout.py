@@ -74,7 +74,8 @@ class Fanout:
         elif stream == names.later:
             self.timed.entry(message)
         elif stream == names.deliveries and message.data in self.timed.by_body:
-            self.timed.copied(message.subject.split(".", 3)[3], message)
+            receiver = message.subject.split(".", 3)[3]
+            self.timed.copied(receiver, message, counts=self._counts(receiver, message))
         elif stream == names.receivers:
             self._configure(message)
         elif stream == names.deliveries and message.data in self._by_body and not self._is_resent(message):
@@ -120,11 +121,15 @@ class Fanout:
         source = int(headers.get("Angarium-Source", "0"))
         if source != (0 if event.again else position):
             self.world.fail(f"{receiver}: the copy of {position} says that it comes from {source}")
-        if event.again:
+        if event.again or self._counts(receiver, message):
             self.given.add((receiver, position))
-        elif source > self._highest.get(receiver, 0):
-            self._highest[receiver] = source
-            self.given.add((receiver, position))
+
+    def _counts(self, receiver: str, message: Stored) -> bool:
+        """True for a copy whose source is above that of every copy of the receiver before."""
+        source = int((message.headers or {}).get("Angarium-Source", "0"))
+        before = self._highest.get(receiver, 0)
+        self._highest[receiver] = max(before, source)
+        return source > before
 
     def _letter(self, receiver: str, message: Stored) -> None:
         self._letters.add((receiver, message.data))

@@ -20,7 +20,7 @@ class Timed(Struct):
     - `due`: the positions at which it was published again; `due_at`: when that happened first.
     - `is_stored`: it had an entry.
     - `source`: that of its copies; all have one, and it is the position of a due event.
-    - `given`: the receivers that have a copy.
+    - `given`: the receivers that have a copy that counts.
     """
 
     tenant: str
@@ -90,8 +90,8 @@ class TimedEvents:
         elif CANCELLED in (message.headers or {}):
             self.by_body[self._bodies[message.subject]].cancelled = True
 
-    def copied(self, receiver: str, message: Stored) -> None:
-        """Hear of a copy of such an event, and judge it."""
+    def copied(self, receiver: str, message: Stored, *, counts: bool) -> None:
+        """Hear of a copy of such an event, and judge it; if it counts, its receiver gets the event."""
         event, source = self.by_body[message.data], int((message.headers or {})[SOURCE])
         self._world.say("copy of due event %d for %s", source, receiver)
         if event.cancelled:
@@ -101,7 +101,8 @@ class TimedEvents:
         if event.source not in (0, source):
             self._world.fail(f"{message.data!r} is routed twice, from {event.source} and {source}")
         event.source = source
-        event.given.add(receiver)
+        if counts:
+            event.given.add(receiver)
 
     def buried(self, receiver: str, message: Stored) -> None:
         """Hear of a dead letter in place of a copy: a full stream gave the event up."""

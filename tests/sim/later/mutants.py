@@ -1,5 +1,6 @@
 """Rules about events that wait for their time, each taken out by itself."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,11 @@ from streams.later.timed_events import TimedEvents
 from streams.nats.answers import Put
 from streams.nats.jetstream import JetStream
 from streams.nats.wire_names import EXPECTED
+from streams.routing.tenants import Tenants
 from tests.sim.later import scenarios
 from tests.sim.mutants.mutant import Mutant
 
-_entry_put, _take = entries.entry_put, entries.take
+_entry_put, _take, _first_second = entries.entry_put, entries.take, opener.first_second
 
 
 def _put_over_a_stub(names: Names, place: EntryPlace, event: Event) -> Put:
@@ -53,8 +55,16 @@ def _pass_at_once(
     ended("")
 
 
-async def _begin_now(js: JetStream, names: Names, wall: Callable[[], float]) -> int:
+async def _begin_now(js: JetStream, names: Names, age_s: float, wall: Callable[[], float]) -> int:
     return int(wall())
+
+
+async def _begin_when_stored(js: JetStream, names: Names, age_s: float, wall: Callable[[], float]) -> int:
+    return await _first_second(js, names, 0.0, wall)
+
+
+def _is_soon(second: int, looked_to: float, empty_minute: int) -> bool:
+    return second < looked_to
 
 
 LATER_MUTANTS = (
@@ -87,5 +97,30 @@ LATER_MUTANTS = (
         "opened-from-now", "an owner opens everything that became due before its claim",
         ((opener, "first_second", _begin_now),),
         scenarios.owner_dies_before_the_event_is_due,
+    ),
+    Mutant(
+        "due-long-before-stored", "an event may have been due as long before its entry as it is kept",
+        ((opener, "first_second", _begin_when_stored),),
+        scenarios.owner_dies_after_it_stored_the_entry_late,
+    ),
+    Mutant(
+        "empty-minute-unnoted", "an entry is noted whose minute was found empty",
+        ((opener, "is_missed", _is_soon),),
+        scenarios.clock_is_set_back_from_an_empty_minute,
+    ),
+    Mutant(
+        "clock-not-looked-at", "the opener looks at its clock every second",
+        ((opener, "LOOK_EVERY_S", math.inf),),
+        scenarios.clock_is_set_right_after_it_was_set_back,
+    ),
+    Mutant(
+        "opened-once", "everything is opened once more when no deposed leader answers any longer",
+        ((opener, "SECOND_SWEEP_S", math.inf),),
+        scenarios.leader_that_was_deposed_knows_no_entry,
+    ),
+    Mutant(
+        "taken-unheld", "the tenant of a due event that is being taken waits",
+        ((Tenants, "hold", lambda *_: None),),
+        scenarios.event_comes_while_the_one_before_it_is_taken,
     ),
 )  # fmt: skip

@@ -109,5 +109,7 @@ ALL = (
     later.owner_dies_before_it_has_stored_the_entry, later.owner_dies_when_the_entry_is_stored,
     later.owner_dies_before_the_event_is_due, later.owner_dies_between_the_stub_and_the_copy,
     later.due_event_arrives_after_the_next_owners, later.entry_arrives_after_the_event_was_routed,
-    later.event_is_cancelled_while_it_is_taken,
+    later.event_is_cancelled_while_it_is_taken, later.owner_dies_after_it_stored_the_entry_late,
+    later.clock_is_set_back_from_an_empty_minute, later.clock_is_set_right_after_it_was_set_back,
+    later.leader_that_was_deposed_knows_no_entry, later.event_comes_while_the_one_before_it_is_taken,
 )  # fmt: skip

@@ -95,6 +95,21 @@ def test_a_tenant_above_its_rate_waits_for_a_token_and_holds_no_other_up() -> No
     assert world.tenants.next_to_match(10.6) == Waiting("acme", 2)
 
 
+def test_a_tenant_takes_one_token_for_an_event_that_is_matched_in_parts() -> None:
+    world = World()
+    world.tenants = Tenants(NOTHING_ROUTED, limited(acme=RateLimit(2.0, 1)))
+    for _ in range(2):
+        world.publish("acme")
+        world.arrive()
+    first = world.tenants.next_to_match(10.0)
+    assert first is not None
+    world.tenants.match_later(first)
+    assert world.tenants.next_to_match(10.0) == first
+    world.tenants.note_matched(first, 1)
+    assert world.tenants.next_to_match(10.0) is None
+    assert world.tenants.next_to_match(10.6) == Waiting("acme", 2)
+
+
 def test_tenants_above_their_rate_keep_one_event_and_get_the_rest_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,5 +1,6 @@
 """The checks of `angarium doctor`, one line each: the subject, the verdict, and the remedy."""
 
+import math
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 
@@ -151,7 +152,7 @@ async def _examine_installation(
         *await if_permitted("shards", _refused(js, installation)),
         *[await room(js, installation, name, storage_needed_by) for name in streams],
         await _letters(js, installation),
-        await _later(js, installation),
+        *await later_findings(js, installation),
         *await if_permitted("nodes", _fleet(js, installation)),
         *await if_permitted("tenants", unrouted_findings(js, installation, tenants)),
     ]
@@ -238,14 +239,26 @@ async def _letters(js: JetStream, installation: Installation) -> Finding:
     return ok("storage", text)
 
 
-async def _later(js: JetStream, installation: Installation) -> Finding:
-    """Check the room for events that wait for their time: only time and operators free it."""
+async def later_findings(js: JetStream, installation: Installation) -> list[Finding]:
+    """Check the room for events that wait for their time, and that the events take them when they are due.
+
+    Only time and operators free that room.
+    """
     info = await stream_info(js, installation.names.later)
     text = f"{info.name} holds {quantities.bytes_text(info.bytes)} of events that wait for their time"
     if is_short(info):
         remedy = "cancel some, or raise max_bytes of the stream"
-        return problem("storage", text, remedy, "angarium later")
-    return ok("storage", text)
+        found = [problem("storage", text, remedy, "angarium later")]
+    else:
+        found = [ok("storage", text)]
+    events = await stream_info(js, installation.names.events)
+    sizes = [each.config.get("max_msg_size", -1) for each in (events, info)]
+    taken, stored = (math.inf if size < 0 else size for size in sizes)
+    if taken < stored:
+        text = f"{events.name} may refuse events that are due: {info.name} has taken larger ones"
+        remedy = "raise max_msg_size of the first to that of the second"
+        found.append(problem("storage", text, remedy, "nats stream edit"))
+    return found
 
 
 async def _fleet(js: JetStream, installation: Installation) -> list[Finding]:
