@@ -45,6 +45,7 @@ from angarium.telemetry.open_tracing import Tracing, exporting_spans, open_traci
 from angarium.terminal.run import ending_signals
 from streams.buckets.known_configurations import (
     KnownConfigurations,
+    letter_marks_of,
     receiver_finder,
     sending_rules_of,
     subscriptions_of,
@@ -244,6 +245,7 @@ async def joined_node(
         receiver_finder(configurations, subscriptions), freshness, copies, readers, RoutingTotals(),
         tenant_settings, sending_rules_of(configurations).by_receiver,
         subscribed_tenants=lambda: subscriptions.tenants, partitions=settings.shards, wall=time.wall,
+        letter_mark=letter_marks_of(configurations),
         on_filter_failure=health_log.filter_failed, on_routed=tracing.tracer.routed if tracing else None,
     )  # fmt: skip
     context = NodeContext(

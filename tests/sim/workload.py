@@ -291,7 +291,10 @@ class Workload:
             return {}
         key, transform = PSEUDONYM_KEYS[chance.random() < 0.1], chance.choice(TRANSFORMS)
         needs_none = transform is None or "pseudonymize" not in transform
-        return {"transform": transform, "pseudonym_key": None if needs_none and chance.random() < 0.2 else key}
+        return {
+            "transform": transform,
+            "pseudonym_key": None if needs_none and chance.random() < 0.2 else key,
+        }
 
     async def _ask_for_a_proof(self, js: JetStream, receiver: str) -> None:
         """Give the receiver a secret, which need not be that of its configuration, or ask for a handshake."""
