@@ -1,10 +1,10 @@
 """Expiry: gives up events that get no more attempts, the oldest first, as many at a time as are in memory.
 
-An open event is given up once its own attempts are used up, or once it cannot be shaped any more. A waiting event is given up because of its place:
-it is too old, or there are more than the receiver may have waiting, or it is below a given position
-(`evicted`), or its region is not among the receiver's. No pause, throttling or disablement protects an event
-from that. Events that are only in the stream are read first and get their numbers like all others; one fact
-gives up as many as were in memory.
+An open event is given up once its own attempts are used up, or once it cannot be shaped any more. A waiting
+event is given up because of its place: it is too old, or there are more than the receiver may have waiting,
+or it is below a given position (`evicted`), or its region is not among the receiver's. No pause, throttling
+or disablement protects an event from that. Events that are only in the stream are read first and get their
+numbers like all others; one fact gives up as many as were in memory.
 """
 
 from itertools import islice

@@ -13,7 +13,7 @@ from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.state import BURIALS_MAX, TRANSFORMS_MAX, as_numbered
 from actors.runtime.live_state import LiveState
-from tests.unit.machine.transforms.test_revisions import DROP, KEY, OTHER_KEY, PSEUDONYMS, Receiver
+from tests.unit.machine.transforms.receiver import DROP, KEY, OTHER_KEY, PSEUDONYMS, Receiver
 from tests.unit.worlds.values import NOW, answer, event, policy
 
 BOTH = Transform(drop=("/a",), pseudonymize=("/b",))
