@@ -69,7 +69,7 @@ def test_an_event_whose_pointers_are_gone_is_given_up_if_no_transform_is_in_forc
 
 
 def test_a_dead_letter_keeps_the_mark_of_a_transform_that_is_gone() -> None:
-    """Whatever the event is given up for: the mark hides its body."""
+    """The mark hides the body, whatever the event is given up for."""
     actor = tried_under(PSEUDONYMS)
     actor.has(None, None)
     assert actor.fails(event(1)).events[0].transform == 11
@@ -122,7 +122,7 @@ def in_one_post(order: Any) -> Receiver:
 @pytest.mark.parametrize("order", ["strict", "relaxed"])
 @pytest.mark.parametrize("full", [False, True])
 def test_an_event_that_cannot_be_shaped_leaves_its_batch(order: Any, full: bool) -> None:
-    """It waits for room for its dead letter, and the batch with it."""
+    """The batch waits until there is room for a dead letter."""
     actor = in_one_post(order)
     in_memory = {1: event(1), 2: event(2)}
     if full:
@@ -141,7 +141,7 @@ def test_an_event_that_cannot_be_shaped_leaves_its_batch(order: Any, full: bool)
 
 
 def test_an_event_that_an_attempt_could_not_shape_leaves_its_batch() -> None:
-    """Else the attempt would be made again and again, and never be sent."""
+    """The attempt would else be made again and again, and never be sent."""
     actor = in_one_post("strict")
     actor.has(PSEUDONYMS)
     actor.policy = policy(transform=PSEUDONYMS, pseudonym_key=KEY, batch=BatchLimits())
