@@ -3,7 +3,7 @@
 import re
 from itertools import accumulate
 
-NESTED_MAX = 128
+BODY_LEVELS_MAX = 128
 """Depth up to which a body counts as JSON. The decoder's own limit depends on the depth of its caller."""
 _LEVELS = bytes(1 if byte in b"[{" else 255 if byte in b"]}" else byte for byte in range(256))
 """Brackets as what they add to the depth, as a signed byte."""
@@ -15,20 +15,20 @@ _COUNTED_AT_ONCE = 4096
 
 
 def is_deep(body: bytes) -> bool:
-    """True if it is nested deeper than NESTED_MAX."""
-    if body.count(b"[") + body.count(b"{") <= NESTED_MAX:
+    """True if it is nested deeper than BODY_LEVELS_MAX."""
+    if body.count(b"[") + body.count(b"{") <= BODY_LEVELS_MAX:
         return False
     brackets, depth, begin = _brackets(body), 0, 0
     while begin < len(brackets):
-        if depth <= NESTED_MAX // 2:
+        if depth <= BODY_LEVELS_MAX // 2:
             # Together these lead beyond the limit only if each of them opens one more level.
-            part = brackets[begin : begin + NESTED_MAX + 1 - depth]
+            part = brackets[begin : begin + BODY_LEVELS_MAX + 1 - depth]
             depth = deepest = depth + _levels_in(part)
         else:
             part = brackets[begin : begin + _COUNTED_AT_ONCE]
             deepest = max(accumulate(memoryview(part).cast("b"), initial=depth))
             depth += _levels_in(part)
-        if deepest > NESTED_MAX:
+        if deepest > BODY_LEVELS_MAX:
             return True
         begin += len(part)
     return False

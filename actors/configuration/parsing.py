@@ -27,7 +27,7 @@ from actors.configuration.policy import (
 from actors.configuration.problems import SECRETS_MAX, further_problems, left_out, too_many
 from actors.errors import InvalidPolicy
 
-NESTED_MAX = 16
+DOCUMENT_LEVELS_MAX = 16
 """Depth of nested objects and arrays; no valid document comes near it."""
 DOCUMENT_MAX = 64 << 10
 """Bytes of a configuration as it is stored; a larger one is not even decoded."""
@@ -105,8 +105,8 @@ def members_of(raw: bytes) -> dict[str, Any]:
         raise InvalidPolicy([f"configuration: not valid JSON ({error})"]) from None
     if not isinstance(members, dict):
         raise InvalidPolicy(["configuration: must be a JSON object"])
-    if raw.count(b"[") + raw.count(b"{") > NESTED_MAX and not _is_flat(members, NESTED_MAX):
-        raise InvalidPolicy([f"configuration: nested deeper than {NESTED_MAX}; check its brackets"])
+    if raw.count(b"[") + raw.count(b"{") > DOCUMENT_LEVELS_MAX and not _is_flat(members, DOCUMENT_LEVELS_MAX):
+        raise InvalidPolicy([f"configuration: nested deeper than {DOCUMENT_LEVELS_MAX}; check its brackets"])
     return members
 
 

@@ -25,7 +25,7 @@ Change = Callable[[str, str, str], str]
 
 
 def is_sealed(text: object) -> bool:
-    """True for a text that only a key of the installation can open."""
+    """True for a text that begins as sealed values do; only `streams.sealing.keys` can say that it is one."""
     return isinstance(text, str) and text.startswith(SEALED_PREFIX)
 
 

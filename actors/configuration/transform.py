@@ -37,7 +37,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 class Transform(
     Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, forbid_unknown_fields=True
 ):  # fmt: skip
-    """The steps that shape a body, in their order; each member is a list of pointers.
+    """The lists that shape a body; each has pointers to places of the body as published.
 
     - `keep`: only these places stay, with all that is in them; None: everything stays.
     - `drop`: these places go.

@@ -267,10 +267,14 @@ def with_their_numbers(state: State, events: tuple[Event, ...]) -> tuple[Numbere
 
 
 def with_its_number(state: State, event: Event, entry: OpenEvent) -> Numbered:
-    """The open event with its number and the revision of its transform: if that is gone, the one in force."""
-    revision = state.transform_for(entry.transform)
-    numbered = with_number(event, entry.sequence, revision)
-    return numbered if revision == entry.transform else replace(numbered, transform_gone=entry.transform)
+    """The open event with its number and the revision of its transform: if that is gone, the one in force.
+
+    One that cannot be shaped any more keeps its own: no other revision may stand for it.
+    """
+    own = entry.transform
+    revision = state.transform_for(own)
+    numbered = with_number(event, entry.sequence, own if revision is None else revision)
+    return replace(numbered, transform_gone=own) if state.shapes_otherwise(own) else numbered
 
 
 def transform_differs(state: State, policy: Policy) -> bool:

@@ -19,7 +19,8 @@ class Numbered(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     - `published_at`: for a copy, when the original was published, if that was well before.
     - `transform`: the revision of the configuration by whose transform its body is shaped; 0: by none.
-    - `transform_gone`: the revision of its first attempt, if that one cannot be used any more.
+    - `transform_gone`: the revision of its first attempt, if its body differs from that of then. It is
+      `transform` itself if only the key of its pseudonyms is another.
     """
 
     sequence: int

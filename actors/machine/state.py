@@ -186,17 +186,32 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     transforms: tuple[RecordedTransform, ...] = ()
     pseudonym_key: str = ""
 
-    def recorded_transform(self, revision: int) -> RecordedTransform | None:
-        """The transform of that revision; None if it is gone, or if the key of its pseudonyms is."""
+    def kept_transform(self, revision: int) -> RecordedTransform | None:
+        """The transform of that revision; None if it is gone."""
         for each in self.transforms:
             if each.revision == revision:
-                usable = not each.transform.pseudonymize or each.key == self.pseudonym_key
-                return each if usable else None
+                return each
         return None
 
-    def transform_for(self, revision: int) -> int:
-        """The revision by which an event of that revision is shaped: if it is gone, the one in force."""
-        return revision if revision == 0 or self.recorded_transform(revision) else self.transform
+    def transform_for(self, revision: int) -> int | None:
+        """The revision by which an event of that revision is shaped: if it is gone, the one in force.
+
+        None: it cannot be shaped any more, so it must not be sent. Its pointers need a key of pseudonyms, and
+        there is none, or they are gone, and no transform is in force.
+        """
+        if not revision:
+            return 0
+        kept = self.kept_transform(revision)
+        if kept is None:
+            return self.transform or None
+        return revision if self.pseudonym_key or not kept.transform.pseudonymize else None
+
+    def shapes_otherwise(self, revision: int) -> bool:
+        """True if an event of that revision gets another body than before: that is gone, or its key is."""
+        if not revision:
+            return False
+        kept = self.kept_transform(revision)
+        return kept is None or (bool(kept.transform.pseudonymize) and kept.key != self.pseudonym_key)
 
     @property
     def has_groups(self) -> bool:
@@ -331,10 +346,8 @@ def transform_of_letter(state: State, revision: int) -> str:
     """
     if not revision:
         return ""
-    for each in state.transforms:
-        if each.revision == revision:
-            return f"{revision} {transform_hash(each.transform, each.key)}"
-    return f"{revision}"
+    kept = state.kept_transform(revision)
+    return f"{revision}" if kept is None else f"{revision} {transform_hash(kept.transform, kept.key)}"
 
 
 def in_order(opened: Iterable[OpenEvent]) -> tuple[OpenEvent, ...]:

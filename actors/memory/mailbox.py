@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
+from msgspec.structs import replace
+
 from actors.configuration.policy import BatchLimits
 from actors.machine.event import EVENT_BYTES, Event
 
@@ -64,6 +66,10 @@ class Mailbox:
         self.events[:0] = events
         self.events.sort(key=attrgetter("position"))
         self._bytes = sum(len(each.body) for each in self.events)
+
+    def shape_again(self) -> None:
+        """Forget which events could not be shaped: there is another transform now."""
+        self.events = [replace(each, unshapeable=False) if each.unshapeable else each for each in self.events]
 
     def take(self, events: Sequence[Event]) -> None:
         """Take these events out, which are the oldest except for duplicates among them."""

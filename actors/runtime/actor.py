@@ -308,6 +308,7 @@ class Actor:
                 live.tokens.end_grant(now, epoch, used=False)
                 limit = live.state.limit
                 live.record(step, now)
+                pending.shape_again()
                 self.adopted_policy = live.policy
                 pending.expect_batches(live.policy.batch if live.policy else None)
                 if live.state.limit != limit:

@@ -102,8 +102,8 @@ class LiveState:
         revisions = {each.position: each.transform for each in with_their_numbers(state, tuple(events))}
         found = list[Shaping | None]()
         for event in events:
-            recorded = state.recorded_transform(revisions.get(event.position, state.transform))
-            found.append(None if recorded is None else shaping_of(recorded.transform, policy.pseudonym_key))
+            kept = state.kept_transform(revisions.get(event.position, state.transform))
+            found.append(None if kept is None else shaping_of(kept.transform, policy.pseudonym_key))
         return tuple(found) if any(found) else ()
 
     def bucket_at(self, now: float) -> Bucket | None:

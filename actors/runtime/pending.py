@@ -104,6 +104,13 @@ class Pending:
         self.mailbox.hold_batches(limits)
         self.unacked.set_batched_max(1 if limits is None else 2 * limits.max_events)
 
+    def shape_again(self) -> None:
+        """Forget which events could not be shaped: the next attempt finds it out by the transform of then."""
+        self.mailbox.shape_again()
+        for position, event in self.open_in_memory.items():
+            if event.unshapeable:
+                self.open_in_memory[position] = replace(event, unshapeable=False)
+
     @property
     def page_events(self) -> int:
         """Number of events that are read from the stream at once: as many full batches as fit in one read."""

@@ -9,12 +9,13 @@ import base64
 import hmac
 import re
 from functools import lru_cache
+from itertools import repeat
 
 import msgspec
 from msgspec import Raw, Struct
 
 from actors.configuration.transform import Shaping, Transform
-from actors.json_depth import NESTED_MAX, is_deep
+from actors.json_depth import BODY_LEVELS_MAX, is_deep
 from angarium.delivery.places import (
     BYTES_A_STEP,
     STEPS_MAX,
@@ -65,18 +66,13 @@ class _Trees(Struct, frozen=True):
 def shape(body: bytes, region: str, shaping: Shaping) -> bytes | Unshapeable:
     """The shaped body of an event of that region."""
     if is_deep(body):
-        return Unshapeable(f"it is nested deeper than {NESTED_MAX}")
+        return Unshapeable(f"it is nested deeper than {BODY_LEVELS_MAX}")
     trees, steps = _trees(shaping.transform), Steps()
     try:
         body.decode()
         value = _whole.decode(body)
-        if trees.keep is not None:
-            value = _Keep(steps).shaped(value, trees.keep)
-        if trees.drop is not None:
-            value = _Drop(steps).shaped(value, trees.drop)
-        if trees.pseudonymize is not None:
-            value = _Pseudonymize(steps, shaping.key, region).shaped(value, trees.pseudonymize)
-        return bytes(value)
+        left = _Shape(steps, trees, shaping.key, region).shaped(value)
+        return bytes(_NULL if left is None else left)
     except TooManySteps:
         return Unshapeable(f"its transform names too many places in it: more than {STEPS_MAX} steps")
     except (msgspec.DecodeError, UnicodeError):
@@ -105,105 +101,70 @@ def _inside(value: Raw, steps: Steps) -> dict[str, Raw] | list[Raw] | None:
     return inside
 
 
-class _Keep:
-    """Leaves only what the pointers name, and the objects and arrays on the way there."""
+class _Shape:
+    """Follows all lists in one walk: an index is that of the body as published, whatever goes before it."""
 
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-        self._places = Places(steps)
-
-    def shaped(self, value: Raw, root: PointerNode) -> Raw:
-        """The body with only these places; if it is neither object nor array, null."""
-        found = self._kept(value, self._places.of((root,)))
-        return _NULL if found is None else found
-
-    def _kept(self, value: Raw, place: Place) -> Raw | None:
-        """The value with only what the pointers name; None if they name nothing in it."""
-        if place.ends:
-            self._steps.spend(1)
-            return value
-        inside = _inside(value, self._steps)
-        if inside is None:
-            return None
-        named = self._places.following(place)
-        if isinstance(inside, dict):
-            kept = {
-                name: found for name, each in inside.items()
-                if (following := named.get(name, place.other)) is not None
-                and (found := self._kept(each, following)) is not None
-            }  # fmt: skip
-            return Raw(_encoder.encode(kept))
-        kept_elements = [
-            found for each, following in zip(inside, place.by_index(named, len(inside)), strict=True)
-            if following is not None and (found := self._kept(each, following)) is not None
-        ]  # fmt: skip
-        return Raw(_encoder.encode(kept_elements))
-
-
-class _Drop:
-    """Leaves what no pointer names."""
-
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-        self._places = Places(steps)
-
-    def shaped(self, value: Raw, root: PointerNode) -> Raw:
-        """The body without these places."""
-        return self._left(value, self._places.of((root,)))
-
-    def _left(self, value: Raw, place: Place) -> Raw:
-        inside = _inside(value, self._steps)
-        if inside is None:
-            return value
-        named = self._places.following(place)
-        if isinstance(inside, dict):
-            left = {
-                name: each if following is None else self._left(each, following)
-                for name, each in inside.items()
-                if (following := named.get(name, place.other)) is None or not following.ends
-            }
-            return Raw(_encoder.encode(left))
-        left_elements = [
-            each if following is None else self._left(each, following)
-            for each, following in zip(inside, place.by_index(named, len(inside)), strict=True)
-            if following is None or not following.ends
-        ]
-        return Raw(_encoder.encode(left_elements))
-
-
-class _Pseudonymize:
-    """Replaces what the pointers name by the pseudonyms of one receiver and region."""
-
-    def __init__(self, steps: Steps, key: bytes, region: str) -> None:
-        self._steps = steps
-        self._places = Places(steps)
+    def __init__(self, steps: Steps, trees: _Trees, key: bytes, region: str) -> None:
+        self._steps, self._trees = steps, trees
+        self._keep, self._drop, self._replace = Places(steps), Places(steps), Places(steps)
         self._key = key
         self._region = region.encode() + b"\0"
 
-    def shaped(self, value: Raw, root: PointerNode) -> Raw:
-        """The body with pseudonyms at these places."""
-        return self._replaced(value, self._places.of((root,)))
+    def shaped(self, value: Raw) -> Raw | None:
+        """The rest of the body; None if nothing is left."""
+        trees = self._trees
+        keep = None if trees.keep is None else self._keep.of((trees.keep,))
+        drop = None if trees.drop is None else self._drop.of((trees.drop,))
+        replace = None if trees.pseudonymize is None else self._replace.of((trees.pseudonymize,))
+        return self._left(value, trees.keep is None, keep, drop, replace)
 
-    def _replaced(self, value: Raw, place: Place) -> Raw:
-        if place.ends:
-            return self._pseudonym(value)
+    def _left(
+        self, value: Raw, is_kept: bool, keep: Place | None, drop: Place | None, replace: Place | None
+    ) -> Raw | None:
+        """The rest of a value that is not dropped itself; `is_kept`: all of it is kept. None: nothing."""
+        if replace is not None and replace.ends:
+            left = self._left(value, is_kept, keep, drop, None)
+            return None if left is None else self._pseudonym(left)
+        is_kept = is_kept or (keep is not None and keep.ends)
+        if is_kept and drop is None and replace is None:
+            self._steps.spend(1)
+            return value
+        if not is_kept and keep is None:
+            return None
         inside = _inside(value, self._steps)
         if inside is None:
-            return value
-        named = self._places.following(place)
-        written: dict[str, Raw] | list[Raw]
+            return value if is_kept else None
+        kept = None if is_kept or keep is None else self._keep.following(keep)
+        dropped = None if drop is None else self._drop.following(drop)
+        replaced = None if replace is None else self._replace.following(replace)
         if isinstance(inside, dict):
-            written = {
-                name: each if following is None else self._replaced(each, following)
-                for name, each in inside.items()
-                for following in (named.get(name, place.other),)
-            }
-        else:
-            written = [
-                each if following is None else self._replaced(each, following)
-                for each, following in zip(inside, place.by_index(named, len(inside)), strict=True)
-            ]
-        return Raw(_encoder.encode(written))
+            members = dict[str, Raw]()
+            for name, each in inside.items():
+                goes = None if drop is None or dropped is None else dropped.get(name, drop.other)
+                if goes is not None and goes.ends:
+                    continue
+                stays = None if keep is None or kept is None else kept.get(name, keep.other)
+                becomes = None if replace is None or replaced is None else replaced.get(name, replace.other)
+                whole = is_kept and goes is None and becomes is None
+                left = each if whole else self._left(each, is_kept, stays, goes, becomes)
+                if left is not None:
+                    members[name] = left
+            return Raw(_encoder.encode(members))
+        count, elements = len(inside), list[Raw]()
+        for each, stays, goes, becomes in zip(
+            inside,
+            repeat(None, count) if keep is None or kept is None else keep.by_index(kept, count),
+            repeat(None, count) if drop is None or dropped is None else drop.by_index(dropped, count),
+            repeat(None, count) if replace is None or replaced is None else replace.by_index(replaced, count),
+            strict=True,
+        ):
+            if goes is not None and goes.ends:
+                continue
+            whole = is_kept and goes is None and becomes is None
+            left = each if whole else self._left(each, is_kept, stays, goes, becomes)
+            if left is not None:
+                elements.append(left)
+        return Raw(_encoder.encode(elements))
 
     def _pseudonym(self, value: Raw) -> Raw:
         """The pseudonym of a value; null stays, since no person is behind it."""

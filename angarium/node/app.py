@@ -45,6 +45,7 @@ from angarium.telemetry.open_tracing import Tracing, exporting_spans, open_traci
 from angarium.terminal.run import ending_signals
 from streams.buckets.known_configurations import (
     KnownConfigurations,
+    letter_marks_of,
     receiver_finder,
     sending_rules_of,
     subscriptions_of,
@@ -236,15 +237,15 @@ async def joined_node(
         js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__, runs=runs
     )
     freshness = Freshness(js, configurations.catch_up, time)
-    copies = CopySlots(COPIES_AT_ONCE)
-    readers = asyncio.Semaphore(READERS_MAX)
+    copies, readers = CopySlots(COPIES_AT_ONCE), asyncio.Semaphore(READERS_MAX)
     tenant_settings = SettingsByTenant(settings.tenants, settings.alerts)
     subscriptions, health_log = subscriptions_of(configurations), HealthLog()
     routing = Routing(
         receiver_finder(configurations, subscriptions), freshness, copies, readers, RoutingTotals(),
         tenant_settings, sending_rules_of(configurations).by_receiver,
         subscribed_tenants=lambda: subscriptions.tenants, partitions=settings.shards, wall=time.wall,
-        on_filter_failure=health_log.filter_failed, on_routed=tracing.tracer.routed if tracing else None,
+        letter_mark=letter_marks_of(configurations), on_filter_failure=health_log.filter_failed,
+        on_routed=tracing.tracer.routed if tracing else None,
     )  # fmt: skip
     context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, configurations=configurations,

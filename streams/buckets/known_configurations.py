@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from actors.configuration.filters.sending_rules import SendingRules
 from actors.configuration.parsing import bounded_members, parse_members
 from actors.configuration.policy import Policy, Rate
+from actors.configuration.transform import key_hash, transform_hash
 from actors.errors import InvalidPolicy, Unavailable
 from actors.machine.bucket import CLOCK_SKEW_S
 from actors.ports import Absent, Invalid, Removal
@@ -385,6 +386,19 @@ def subscriptions_of(configurations: KnownConfigurations) -> Subscriptions:
 
     configurations.on_change(keep)
     return subscriptions
+
+
+def letter_marks_of(configurations: KnownConfigurations) -> Callable[[str], str]:
+    """Makes a function that returns the mark of a receiver's transform in force, as dead letters have it."""
+
+    def mark(receiver: str) -> str:
+        policy = configurations.subscriber(receiver)
+        if policy is None or policy.transform is None:
+            return ""
+        hashed = transform_hash(policy.transform, key_hash(policy.pseudonym_key))
+        return f"{configurations.revision(receiver)} {hashed}"
+
+    return mark
 
 
 def sending_rules_of(configurations: KnownConfigurations) -> SendingRules:

@@ -63,6 +63,7 @@ class Routing(Struct, frozen=True):
     - `subscribed_tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
     - `wall`: the time in seconds since the epoch, by which events are due.
     - `letters`: bounds the dead letters of evicted events.
+    - `letter_mark`: returns the mark that such a letter has for the receiver's transform; empty without one.
     - `on_filter_failure`: called for each filter that cannot be judged. It must neither block nor raise.
     - `on_routed`: called for each event once its copies are stored; returns what is to be called once that
       is recorded, if anything. Both must neither block nor raise.
@@ -80,6 +81,7 @@ class Routing(Struct, frozen=True):
     wall: Callable[[], float] = SystemTime.wall
     routed_by_tenant: EventsByTenant = field(default_factory=EventsByTenant)
     letters: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LETTERS_AT_ONCE))
+    letter_mark: Callable[[str], str] = lambda receiver: ""
     on_filter_failure: Callable[[FailedFilter], None] = lambda failed: None
     on_routed: Callable[[RoutedEvent], Callable[[], None] | None] | None = None
 

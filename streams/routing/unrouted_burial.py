@@ -96,4 +96,7 @@ class UnroutedBurial:
                 return "the lease of this node has expired"
             if letter.event.malformed:
                 return await bury_malformed(self._js, self._names, letter.receiver, letter.event)
-            return await bury_unrouted(self._js, self._names, letter.receiver, letter.message, letter.headers)
+            return await bury_unrouted(
+                self._js, self._names, letter.receiver, letter.message, letter.headers,
+                self._routing.letter_mark(letter.receiver),
+            )  # fmt: skip

@@ -1,6 +1,7 @@
-"""Seals and opens all secrets of a configuration. A secret that is stored already keeps its sealed text.
+"""Seals and opens all secrets of a configuration.
 
-So a change of another member changes no sealed text, and a process without a key can keep what is stored.
+A secret that the present key has sealed keeps its sealed text. So a change of another member changes no
+sealed text until the key is replaced, and a process without a key keeps what is stored.
 """
 
 from collections import Counter, defaultdict

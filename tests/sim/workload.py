@@ -285,12 +285,16 @@ class Workload:
         }
 
     def _transform(self) -> dict[str, Any]:
-        """A transform, mostly with the same key of pseudonyms."""
+        """A transform, mostly with the same key of pseudonyms; one that needs none has none now and then."""
         chance = self._transforms
         if not self._transformed:
             return {}
-        key = PSEUDONYM_KEYS[chance.random() < 0.1]
-        return {"transform": chance.choice(TRANSFORMS), "pseudonym_key": key}
+        key, transform = PSEUDONYM_KEYS[chance.random() < 0.1], chance.choice(TRANSFORMS)
+        needs_none = transform is None or "pseudonymize" not in transform
+        return {
+            "transform": transform,
+            "pseudonym_key": None if needs_none and chance.random() < 0.2 else key,
+        }
 
     async def _ask_for_a_proof(self, js: JetStream, receiver: str) -> None:
         """Give the receiver a secret, which need not be that of its configuration, or ask for a handshake."""

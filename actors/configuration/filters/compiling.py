@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from actors.configuration.filters.functions import FUNCTIONS, REFUSED
 from actors.configuration.filters.values import is_below, is_equal, is_true
-from actors.configuration.filters.work import NESTED_MAX, STEPS_A_CALL, STEPS_AN_OBJECT, Work
+from actors.configuration.filters.work import EXPRESSION_LEVELS_MAX, STEPS_A_CALL, STEPS_AN_OBJECT, Work
 from actors.errors import AngariumError
 
 EXPRESSION_BYTES_MAX = 1024
@@ -58,9 +58,9 @@ def compile_expression(text: str) -> Compiled:
             # Of a literal that is not JSON the package makes a text, and warns; it may be JSON with an error.
             warnings.simplefilter("error", PendingDeprecationWarning)
             parsed: Any = _Parser().parse(text).parsed
-        return _compiled(parsed, NESTED_MAX)
+        return _compiled(parsed, EXPRESSION_LEVELS_MAX)
     except RecursionError:
-        raise NotAFilter(f"nested deeper than {NESTED_MAX}; simplify it") from None
+        raise NotAFilter(f"nested deeper than {EXPRESSION_LEVELS_MAX}; simplify it") from None
     except PendingDeprecationWarning:
         raise NotAFilter(f"what is in backticks must be JSON; write {HINT}") from None
     except JMESPathError as error:
@@ -79,7 +79,7 @@ def _problem(text: str, error: JMESPathError) -> str:
 
 def _compiled(node: _Node, depth: int) -> Compiled:
     if depth == 0:
-        raise NotAFilter(f"nested deeper than {NESTED_MAX}; simplify it")
+        raise NotAFilter(f"nested deeper than {EXPRESSION_LEVELS_MAX}; simplify it")
     kind: str = node["type"]
     children: list[Any] = node["children"]
     match kind:

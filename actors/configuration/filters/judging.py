@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from actors.configuration.filters.compiling import Evaluate, compile_expression
 from actors.configuration.filters.values import is_true
-from actors.configuration.filters.work import STEPS_MAX, FilterFailed, TooDear, Work
-from actors.json_depth import NESTED_MAX, is_deep
+from actors.configuration.filters.work import STEPS_MAX, FilterFailed, TooCostly, Work
+from actors.json_depth import BODY_LEVELS_MAX, is_deep
 
 CONTAINERS_MAX = 8_192
 """Opening brackets in a body that is decoded."""
@@ -39,10 +39,10 @@ class FilterResult(Enum):
     STOPPED = "stopped"
     NOT_JSON = "not_json"
     FAILED = "failed"
-    TOO_DEAR = "too_dear"
+    TOO_COSTLY = "too_costly"
 
 
-FAILURES = (FilterResult.NOT_JSON, FilterResult.FAILED, FilterResult.TOO_DEAR)
+FAILURES = (FilterResult.NOT_JSON, FilterResult.FAILED, FilterResult.TOO_COSTLY)
 
 
 class FilterAnswer(Struct, frozen=True, gc=False):
@@ -76,8 +76,8 @@ class Filter(Struct, frozen=True, eq=False):
             work.spend(self.size)
             passed = is_true(self.evaluate(body.value, work))
             result = FilterResult.PASSED if passed else FilterResult.STOPPED
-        except TooDear as error:
-            result, why = FilterResult.TOO_DEAR, str(error)
+        except TooCostly as error:
+            result, why = FilterResult.TOO_COSTLY, str(error)
         except (FilterFailed, ArithmeticError) as error:
             result, why = FilterResult.FAILED, str(error)
         return FilterAnswer(result, STEPS_MAX - max(0, work.left), why)
@@ -93,13 +93,13 @@ def filter_of(text: str) -> Filter:
 def decode_body(body: bytes) -> DecodedBody:
     """The body of an event, decoded for all its filters."""
     if why := _too_much_in(body):
-        return _not_judged(FilterResult.TOO_DEAR, why)
+        return _not_judged(FilterResult.TOO_COSTLY, why)
     if is_deep(body):
-        return _not_judged(FilterResult.NOT_JSON, f"it is nested deeper than {NESTED_MAX}")
+        return _not_judged(FilterResult.NOT_JSON, f"it is nested deeper than {BODY_LEVELS_MAX}")
     try:
         return DecodedBody(msgspec.json.Decoder(float_hook=_FloatCounter().read).decode(body))
-    except TooDear as error:
-        return _not_judged(FilterResult.TOO_DEAR, str(error))
+    except TooCostly as error:
+        return _not_judged(FilterResult.TOO_COSTLY, str(error))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return _not_judged(FilterResult.NOT_JSON, str(error))
 
@@ -116,10 +116,10 @@ class _FloatCounter:
         self._left = FLOATS_MAX
 
     def read(self, text: str) -> float:
-        """The number in a text. Raises TooDear."""
+        """The number in a text. Raises TooCostly."""
         self._left -= 1 + len(text) // FLOAT_LENGTH + 2 * ("e" in text or "E" in text)
         if self._left < 0:
-            raise TooDear("the body has too many fractions")
+            raise TooCostly("the body has too many fractions")
         return float(text)
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from actors.configuration.filters.work import (
     CHARACTERS_A_STEP,
-    NESTED_MAX,
+    EXPRESSION_LEVELS_MAX,
     STEPS_A_CALL,
     STEPS_A_PAIR,
-    TooDear,
+    TooCostly,
     Work,
 )
 
@@ -34,8 +34,8 @@ def kind_of(value: Any) -> str:
     return _KINDS[type(value)]
 
 
-def is_equal(left: Any, right: Any, work: Work, depth: int = NESTED_MAX) -> bool:
-    """True for equal JSON. Each pair of elements takes steps, and so does a long text. Raises TooDear."""
+def is_equal(left: Any, right: Any, work: Work, depth: int = EXPRESSION_LEVELS_MAX) -> bool:
+    """True for equal JSON. Each pair of elements takes steps, and so does a long text. Raises TooCostly."""
     if left is right and not isinstance(left, float):
         return True
     kind = _KINDS[type(left)]
@@ -48,7 +48,7 @@ def is_equal(left: Any, right: Any, work: Work, depth: int = NESTED_MAX) -> bool
     if len(left) != len(right):
         return False
     if depth == 0:
-        raise TooDear(f"values nested deeper than {NESTED_MAX} are compared")
+        raise TooCostly(f"values nested deeper than {EXPRESSION_LEVELS_MAX} are compared")
     work.spend((1 + len(left)) * STEPS_A_PAIR + STEPS_A_CALL)
     if kind == "array":
         return all(is_equal(one, other, work, depth - 1) for one, other in zip(left, right, strict=True))

@@ -9,7 +9,7 @@ from actors.errors import AngariumError
 
 STEPS_MAX = 10_000
 """Steps of one filter over one body: some 2 ms at most."""
-NESTED_MAX = 32
+EXPRESSION_LEVELS_MAX = 32
 """Depth of an expression, and of the values that it compares."""
 CHARACTERS_A_STEP = 64
 """Characters that are searched in one step."""
@@ -25,7 +25,7 @@ BITS_A_STEP = 512
 """Bits of a number that are added in one step."""
 
 
-class TooDear(AngariumError):
+class TooCostly(AngariumError):
     """A judgement would take more steps than it may."""
 
 
@@ -42,7 +42,7 @@ class Work:
         self.left = steps_max
 
     def spend(self, steps: int) -> None:
-        """Take so many steps. Raises TooDear."""
+        """Take so many steps. Raises TooCostly."""
         self.left -= steps
         if self.left < 0:
-            raise TooDear("more steps than a filter may take")
+            raise TooCostly("more steps than a filter may take")

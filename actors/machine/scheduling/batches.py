@@ -27,9 +27,11 @@ from actors.machine.numbering import next_in_order
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import View
-from actors.machine.state import OPEN_MAX, OpenEvent, State, as_numbered
+from actors.machine.state import BURIALS_MAX, OPEN_MAX, OpenEvent, State, as_numbered
 
-_IN_FLIGHT, _UNREADY = s.Rest(Rule.BATCH_IN_FLIGHT), s.Rest(Rule.UNREADY)
+_IN_FLIGHT, _UNREADY, _BURIALS_FULL = map(
+    s.Rest, (Rule.BATCH_IN_FLIGHT, Rule.UNREADY, Rule.BURIALS_FULL)
+)  # fmt: skip
 
 
 def assemble(
@@ -39,6 +41,9 @@ def assemble(
     members = members_of(state, view, entry)[: limits.max_events] if entry else ()
     if not members and entry is not None:
         return _IN_FLIGHT
+    if (unshapeable := _first_unshapeable(state, view, members)) is not None:
+        full = len(state.burials) >= BURIALS_MAX
+        return _BURIALS_FULL if full else c.GiveUpEvents((as_numbered(unshapeable),), "transform")
     if missing := tuple(each.position for each in members if each.position not in view.open_in_memory):
         return s.ReadOpenEvents(missing)
     for each in members if policy.region else ():
@@ -59,6 +64,15 @@ def assemble(
     if not kept:
         return s.ReadBacklog(view.cursor.read_to)
     return tuple(kept) if len(kept) <= view.bounds.room else _UNREADY
+
+
+def _first_unshapeable(state: State, view: View, members: Sequence[OpenEvent]) -> OpenEvent | None:
+    """The first of these events that has to be given up because its body cannot be shaped."""
+    for each in members:
+        event = view.open_in_memory.get(each.position)
+        if state.transform_for(each.transform) is None or (event is not None and event.unshapeable):
+            return each
+    return None
 
 
 def members_of(state: State, view: View, entry: OpenEvent) -> Sequence[OpenEvent]:

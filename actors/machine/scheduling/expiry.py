@@ -1,10 +1,10 @@
 """Expiry: gives up events that get no more attempts, the oldest first, as many at a time as are in memory.
 
-An open event is given up once its own attempts are used up. A waiting event is given up because of its place:
-it is too old, or there are more than the receiver may have waiting, or it is below a given position
-(`evicted`), or its region is not among the receiver's. No pause, throttling or disablement protects an event
-from that. Events that are only in the stream are read first and get their numbers like all others; one fact
-gives up as many as were in memory.
+An open event is given up once its own attempts are used up, or once it cannot be shaped any more. A waiting
+event is given up because of its place: it is too old, or there are more than the receiver may have waiting,
+or it is below a given position (`evicted`), or its region is not among the receiver's. No pause, throttling
+or disablement protects an event from that. Events that are only in the stream are read first and get their
+numbers like all others; one fact gives up as many as were in memory.
 """
 
 from itertools import islice
@@ -24,13 +24,18 @@ OVERFLOW_EVERY_S = 1.0
 DUE_ALREADY = 0.0
 
 
-def own_failures_reason(entry: OpenEvent, policy: Policy) -> str:
-    """The reason to give up an open event because of its own failures; empty if there is none."""
+def own_reason(state: State, policy: Policy, entry: OpenEvent) -> str:
+    """The reason to give up an open event by itself, whatever its place; empty if there is none.
+
+    It has failed too often, or its body cannot be shaped any more as that of its first attempt was.
+    """
     if entry.aborted or entry.rejections >= policy.retry.rejected_attempts:
         return "rejected"
     # A POST with several events does not show which of them failed.
     used_up = entry.failed_alone and 0 < policy.retry.max_attempts <= entry.failures
-    return "attempts" if used_up else ""
+    if used_up:
+        return "attempts"
+    return "transform" if state.transform_for(entry.transform) is None else ""
 
 
 def overflow_count(state: State, policy: Policy, view: View) -> int:
@@ -49,7 +54,7 @@ def give_up_due(
 
     `event` is None if the event is not in memory; then it is the one that is read next.
     """
-    if entry and (reason := own_failures_reason(entry, policy)):
+    if entry and (reason := own_reason(state, policy, entry)):
         return DUE_ALREADY, reason
     if event and (event.malformed or event.unshapeable):
         return DUE_ALREADY, event.no_attempt

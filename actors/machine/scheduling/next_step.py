@@ -11,7 +11,7 @@ from actors.machine.handshake.proof import is_verified, next_handshake_at
 from actors.machine.numbering import is_duplicate
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.batches import assemble, post_of
-from actors.machine.scheduling.expiry import give_up_due, next_given_up, own_failures_reason
+from actors.machine.scheduling.expiry import give_up_due, next_given_up, own_reason
 from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.unverified import OLDER_NODES_EVERY_S, step_while_unverified
 from actors.machine.scheduling.view import View
@@ -90,7 +90,7 @@ def candidates(state: State, policy: Policy, view: View) -> Iterator[OpenEvent |
     """
     idle = [each for each in state.open if each.position not in view.in_flight]
     if idle:
-        first = min(idle, key=lambda each: (not own_failures_reason(each, policy), each.next_at))
+        first = min(idle, key=lambda each: (not own_reason(state, policy, each), each.next_at))
         yield first
         if idle[0] is not first:
             yield idle[0]

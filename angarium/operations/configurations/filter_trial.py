@@ -25,14 +25,14 @@ from streams.observation.newest_events import newest_events
 
 EVENTS_MAX = 1000
 EVENTS_DEFAULT = 100
-Meaning = Literal["sent", "filter", "region", "not_json", "failed", "too_dear"]
+Meaning = Literal["sent", "filter", "region", "not_json", "failed", "too_costly"]
 """The meaning of a result: the event is sent, or why not. The last three are failures."""
 _MEANINGS: dict[FilterResult, Meaning] = {
     FilterResult.PASSED: "sent",
     FilterResult.STOPPED: "filter",
     FilterResult.NOT_JSON: "not_json",
     FilterResult.FAILED: "failed",
-    FilterResult.TOO_DEAR: "too_dear",
+    FilterResult.TOO_COSTLY: "too_costly",
 }
 
 
@@ -112,7 +112,7 @@ async def trial(
         tried.append(_tried(event, policy, judge))
         await asyncio.sleep(0)  # A judgement may take milliseconds.
     counts = Counter(each.result for each in tried)
-    failed = counts["not_json"] + counts["failed"] + counts["too_dear"]
+    failed = counts["not_json"] + counts["failed"] + counts["too_costly"]
     return FilterTrial(
         receiver=receiver, filter=None if judge is None else judge.text, region=policy.region,
         sent=counts["sent"], not_sent=len(tried) - counts["sent"], failed=failed, cut=found.is_cut,

@@ -263,6 +263,8 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
             what = f"bodies are shaped by the transform of revision {revision}"
         case "transform_set", _:
             what = "bodies are sent as published"
+        case "transform_gone", {"sequence": sequence, "gone": gone, "revision": revision} if gone == revision:
+            what = f"event {sequence} was tried again with other pseudonyms: their key was replaced"
         case "transform_gone", {"sequence": sequence, "gone": gone, "revision": revision}:
             what = f"event {sequence} was tried again {_shaped_by(revision)}: that of revision {gone} is gone"
         case "window_set", {"size": size}:

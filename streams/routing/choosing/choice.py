@@ -1,6 +1,6 @@
 """The choice of an event's receivers, by their regions and filters, in turns.
 
-Nothing else runs while a filter is judged, and one event may have thousands of receivers with dear filters.
+Nothing else runs while a filter is judged, and one event may have thousands of receivers with costly filters.
 So other work has a turn after a few steps, and a choice goes on only in its tenant's next turn once it has
 taken all steps of this one. What was judged stays judged; the body is decoded again. Equal filters are judged
 once.

@@ -70,7 +70,7 @@ async def test_each_event_says_what_became_of_it(access: Access) -> None:
     await publish(access, b'{"name": "Adalbert"}', region="Not A Region")
     found = await tried(access)
     assert [each.result for each in found.events] == [
-        "sent", "filter", "region", "not_json", "failed", "too_dear",
+        "sent", "filter", "region", "not_json", "failed", "too_costly",
     ]  # fmt: skip
     assert (found.sent, found.not_sent, found.failed, found.cut) == (1, 5, 3, False)
     assert (found.filter, found.region) == ("length(name) > `3`", ("eu",))

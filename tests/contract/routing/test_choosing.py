@@ -6,12 +6,14 @@ import msgspec
 import pytest
 
 from actors.configuration.filters.judging import Filter, FilterAnswer
+from actors.configuration.transform import Transform, transform_hash
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.journal.routing_progress import RoutingProgress
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
+from streams.nats.wire_names import DEAD_TRANSFORM
 from streams.routing import tenants
 from streams.routing.choosing import choice
 from streams.routing.lanes import Lanes
@@ -80,7 +82,7 @@ async def test_an_event_that_cannot_be_judged_is_counted_and_not_sent(
     last = await announce(js, names, b"[%s]" % b",".join([b"[]"] * 20_000))
     await settled(js, names, last)
     assert await stored(js, names, A) == []
-    assert owner.totals.choices.failures == {"failed": 1, "not_json": 1, "too_dear": 1}
+    assert owner.totals.choices.failures == {"failed": 1, "not_json": 1, "too_costly": 1}
 
 
 async def test_a_region_decides_who_gets_a_copy_and_the_copy_keeps_it(
@@ -195,7 +197,7 @@ async def test_an_evicted_event_gets_letters_for_chosen_receivers_only(
     monkeypatch.setattr(tenants, "EVENTS_MAX", 2)
     await put(js, names, A, filter="total > `5`")
     await put(js, names, B, region=["us"])
-    await put(js, names, C)
+    await put(js, names, C, transform={"drop": ["/name"]})
     owner = await open_owner()
     owner.js.faults[names.publish_to(C)].append(after(_never))
     for total in range(10):
@@ -208,6 +210,9 @@ async def test_an_evicted_event_gets_letters_for_chosen_receivers_only(
     evicted = {data for receiver, data in found if receiver == "c"}
     assert evicted
     assert {receiver for receiver, _ in found} == {"a", "c"}
+    drop = transform_hash(Transform(drop=("/name",)), "")
+    marks = {each.subject.rpartition(".")[2]: each.headers.get(DEAD_TRANSFORM) for each in letters.messages}
+    assert marks == {"a": None, "c": f"{owner.configurations.revision(C)} {drop}"}
     assert {data for receiver, data in found if receiver == "a"} == evicted & {
         body(each) for each in range(6, 10)
     }

@@ -13,6 +13,7 @@ from actors.machine.numbering import Frontier, Numbered, advance, is_duplicate
 from actors.tenant_settings import SettingsByTenant
 from streams.buckets.known_configurations import (
     KnownConfigurations,
+    letter_marks_of,
     receiver_finder,
     sending_rules_of,
     subscriptions_of,
@@ -90,6 +91,7 @@ class Owner:
             match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, tenant_settings,
             rules=sending_rules_of(self.configurations).by_receiver,
             subscribed_tenants=lambda: subscriptions.tenants, partitions=SHARDS,
+            letter_mark=letter_marks_of(self.configurations),
             routed_by_tenant=self.routed_by_tenant, on_routed=self._on_routed, wall=wall,
         )  # fmt: skip
         self.router = self._new_router()

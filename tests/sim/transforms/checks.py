@@ -1,6 +1,8 @@
 """Transforms: every attempt of an event has the body of its first recorded attempt, whatever was put.
 
-A first attempt has the shape that the configuration of the attempt asks for.
+A first attempt has the shape that the configuration of the attempt asks for. If its key of pseudonyms is
+replaced, its pointers stay, with the present key; without one, nothing is sent. And no original is ever sent
+whose first recorded attempt was shaped.
 """
 
 from collections.abc import Callable
@@ -8,7 +10,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from actors.configuration.policy import Policy
-from actors.configuration.transform import shaping_of
+from actors.configuration.transform import Shaping, shaping_of
 from actors.machine import facts as f
 from actors.machine.event import Event
 from actors.machine.numbering import Numbered
@@ -19,10 +21,10 @@ from angarium.delivery.shaping import shape
 
 
 class _Sent(Struct, frozen=True):
-    """A body that was sent, and the configuration under which it was."""
+    """A body that was sent, and how it was shaped; None: not at all."""
 
-    body: bytes
-    policy: Policy
+    body: object
+    shaping: Shaping | None
 
 
 class Transforms:
@@ -42,22 +44,22 @@ class Transforms:
         if isinstance(shaped, NotSent):
             self._fail(f"{attempt.receiver}: a POST starts, and {shaped.why}")
             return
-        for event, body in zip(events, (each.body for each in shaped), strict=True):
+        for event, body, shaping in zip(
+            events, (each.body for each in shaped), attempt.shapings or [None] * len(events), strict=True
+        ):
             place = attempt.receiver, event.position
             first = self._first.get(place)
-            if first is not None and _lost_its_key(first.policy, policy):
-                first = None
-                del self._first[place]
-            if first is not None and body != first.body:
-                self._fail(
-                    f"{attempt.receiver}: {event.position} is sent as {body!r}, and was as {first.body!r}"
-                )
+            if first is not None and first.body != event.body and body == event.body:
+                self._fail(f"{attempt.receiver}: {event.position} is sent as published, against {first!r}")
+            expected = None if first is None else _repeated(event, first, policy)
+            if first is not None and body != expected:
+                self._fail(f"{attempt.receiver}: {event.position} is sent as {body!r}, not {expected!r}")
             # An event may have got its number, and not been sent, under an earlier configuration.
             if first is None and place not in self._numbered and body != _shaped(event, policy):
                 self._fail(
                     f"{attempt.receiver}: {event.position} is sent as {body!r}, against {policy.transform}"
                 )
-            self._last[place] = _Sent(body, policy)
+            self._last[place] = _Sent(body, shaping)
 
     def record(self, fact: f.AnyFact) -> None:
         """A fact that is in the journal."""
@@ -77,9 +79,13 @@ class Transforms:
                         self.reshaped.append(each)
 
 
-def _lost_its_key(before: Policy, after: Policy) -> bool:
-    pseudonymized = before.transform is not None and before.transform.pseudonymize
-    return bool(pseudonymized) and before.pseudonym_key != after.pseudonym_key
+def _repeated(event: Event, first: _Sent, policy: Policy) -> object:
+    """The body of a later attempt: as the first was, with the present key; None: it must not be sent."""
+    if first.shaping is None or not first.shaping.transform.pseudonymize:
+        return first.body
+    if policy.pseudonym_key is None:
+        return None
+    return shape(event.body, event.region, shaping_of(first.shaping.transform, policy.pseudonym_key))
 
 
 def _shaped(event: Event, policy: Policy) -> object:

@@ -23,7 +23,15 @@ def _present(state: State, revision: int) -> int:
 
 
 def _present_for_none(state: State, revision: int) -> int:
-    return revision if state.recorded_transform(revision) else state.transform
+    return revision if state.kept_transform(revision) else state.transform
+
+
+def _present_without_key(state: State, revision: int) -> int:
+    return state.transform if state.shapes_otherwise(revision) else revision
+
+
+def _none_without_key(state: State, revision: int) -> int | None:
+    return None if state.shapes_otherwise(revision) else revision
 
 
 def _without_revision(event: Event, sequence: int, transform: int = 0) -> Numbered:
@@ -55,6 +63,12 @@ TRANSFORM_MUTANTS = [
     Mutant("transform-revision", "each fact about an event has the revision of its transform",
            ((decide, "with_number", _without_revision),),
            scenarios.owner_dies_after_the_change),
+    Mutant("transform-original", "no original is sent if the transform of its first attempt is gone",
+           ((State, "transform_for", _present_without_key),),
+           scenarios.key_goes_between_attempts),
+    Mutant("transform-pointers", "a replaced key leaves the pointers of the first attempt",
+           ((State, "transform_for", _none_without_key),),
+           scenarios.key_is_replaced_and_the_transform_goes),
     Mutant("transform-kept", "a transform is kept as long as an open event needs it",
            ((evolve, "with_transform", _present_only),),
            scenarios.relaxed_receiver_gets_many_transforms),

@@ -107,6 +107,27 @@ def key_is_replaced_between_attempts() -> None:
         stage.expect(len(stage.checkers.transforms.reshaped) == 1, "no fact says that the body differs")
 
 
+def key_goes_between_attempts() -> None:
+    """The configuration of before the transform is put again: the event is given up, and never sent whole."""
+    with staged() as stage:
+        _fail_once(stage, PSEUDONYMS, pseudonym_key=KEY)
+        stage.receivers_are_good()
+        _put(stage, None)
+        stage.settle()
+        stage.expect(not stage.delivered(), "the event was delivered")
+        reasons = stage.checkers.letters.reasons
+        stage.expect(reasons == ["transform"], f"it was given up for {reasons}")
+
+
+def key_is_replaced_and_the_transform_goes() -> None:
+    """The retry lacks what the first attempt lacked, and has other pseudonyms."""
+    with staged() as stage:
+        _fail_once(stage, DROP | PSEUDONYMS, pseudonym_key=KEY)
+        _put(stage, None, pseudonym_key=OTHER_KEY)
+        _retry(stage)
+        stage.expect(len(stage.checkers.transforms.reshaped) == 1, "no fact says that the body differs")
+
+
 def relaxed_receiver_gets_many_transforms() -> None:
     """Several events fail under different transforms, and each keeps its own."""
     with staged() as stage:
@@ -141,5 +162,6 @@ def body_is_not_json() -> None:
 ALL = (
     transform_is_replaced_between_attempts, transform_comes_after_the_first_attempt,
     transform_goes_after_the_first_attempt, owner_dies_after_the_change, owner_dies_before_the_first_record,
-    key_is_replaced_between_attempts, relaxed_receiver_gets_many_transforms, body_is_not_json,
+    key_is_replaced_between_attempts, key_goes_between_attempts, key_is_replaced_and_the_transform_goes,
+    relaxed_receiver_gets_many_transforms, body_is_not_json,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from actors.json_depth import NESTED_MAX, is_deep
+from actors.json_depth import BODY_LEVELS_MAX, is_deep
 from actors.machine.event import Event
 from angarium.delivery.formats import Format, FormattedEvent, envelope, format_event
 
@@ -118,7 +118,7 @@ def test_a_cloudevent_says_that_it_was_sent_again_and_whose_trace_it_is_in(body_
         b'{"\\udc00": 1}',
         b'"\\ud800\\u0041"',
         b'"\xed\xa0\x80"',
-        b"[" * (NESTED_MAX + 1) + b"]" * (NESTED_MAX + 1),
+        b"[" * (BODY_LEVELS_MAX + 1) + b"]" * (BODY_LEVELS_MAX + 1),
         b"[" * 200_000 + b"]" * 200_000,
         b"]" * 200 + b"[" * 200,
         b'["' + b"\\" * 200_001,
@@ -152,7 +152,7 @@ def test_a_body_is_json_by_its_type_only(content_type: str, is_json: bool) -> No
 @pytest.mark.parametrize(
     "body",
     [
-        b"[" * NESTED_MAX + b"]" * NESTED_MAX,
+        b"[" * BODY_LEVELS_MAX + b"]" * BODY_LEVELS_MAX,
         b'["' + b"[{" * 5000 + b'\\"]"]',
         b"[" + b"{}," * 5000 + b"{}]",
         b" 1e999 ",
@@ -184,16 +184,16 @@ def deepest(tokens: list[bytes]) -> int:
 
 @given(st.lists(TOKENS, max_size=40), st.sampled_from([b"", b'"', b'"[[', b'"' + b"[" * 999]))
 def test_the_depth_is_that_of_the_brackets_outside_strings(tokens: list[bytes], end: bytes) -> None:
-    assert is_deep(b"".join(tokens) + end) is (deepest(tokens) > NESTED_MAX)
+    assert is_deep(b"".join(tokens) + end) is (deepest(tokens) > BODY_LEVELS_MAX)
 
 
 @given(st.lists(st.sampled_from([b"[" * 100, b"]" * 99, b"[]" * 5000, b"[" * 28]), max_size=20))
 def test_the_depth_of_many_brackets_is_counted_to_the_level(tokens: list[bytes]) -> None:
-    assert is_deep(b"".join(tokens)) is (deepest(tokens) > NESTED_MAX)
+    assert is_deep(b"".join(tokens)) is (deepest(tokens) > BODY_LEVELS_MAX)
 
 
 def test_the_decoder_of_json_does_not_depend_on_the_depth_of_its_caller() -> None:
-    event = replace(EVENT, body=b"[" * NESTED_MAX + b"]" * NESTED_MAX)
+    event = replace(EVENT, body=b"[" * BODY_LEVELS_MAX + b"]" * BODY_LEVELS_MAX)
 
     def at_depth(frames: int) -> bytes:
         return at_depth(frames - 1) if frames else formatted("envelope", event).body

@@ -120,7 +120,7 @@ def test_events_that_are_withheld_and_filters_that_fail_are_counted() -> None:
     found = scraped(watched)
     assert labels_of(found, "angarium_router_withheld_total") == {"filter": 5, "region": 3}
     failures = labels_of(found, "angarium_filter_failures_total")
-    assert failures == {"not_json": 0, "failed": 2, "too_dear": 0}
+    assert failures == {"not_json": 0, "failed": 2, "too_costly": 0}
 
 
 def test_buckets_add_up() -> None:

@@ -84,7 +84,7 @@ async def test_a_filter_that_cannot_be_judged_is_counted_and_told_and_sends_noth
     chosen = ReceiverChoice(order, tuple(rules), rules, totals, told.append)
     assert await chosen.advance()
     assert chosen.chosen == ("acme.c",)
-    assert totals.failures == {"not_json": 0, "failed": 2, "too_dear": 0}
+    assert totals.failures == {"not_json": 0, "failed": 2, "too_costly": 0}
     assert totals.filtered == 2
     (failed,) = told
     assert failed == FailedFilter(

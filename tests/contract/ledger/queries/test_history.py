@@ -46,6 +46,9 @@ async def test_the_history_says_which_transform_was_in_force(
     await journal.flush(f.TransformSet(receiver=RECEIVER, revision=10))
     raw = delivered(2, NOW + 20, attempt=2)
     await journal.flush(replace(raw, events=tuple(replace(each, transform_gone=9) for each in raw.events)))
+    keyed = delivered(3, NOW + 30, attempt=2)
+    events = tuple(replace(each, transform=9, transform_gone=9) for each in keyed.events)
+    await journal.flush(replace(keyed, events=events))
     await catch_up(js, names, ledger)
     told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
     assert [each.what for each in told.entries if each.kind == "transform_set"] == [
@@ -56,6 +59,7 @@ async def test_the_history_says_which_transform_was_in_force(
     assert [each.what for each in told.entries if each.kind == "transform_gone"] == [
         "event 1 was tried again with the transform of revision 9: that of revision 7 is gone",
         "event 2 was tried again as published: that of revision 9 is gone",
+        "event 3 was tried again with other pseudonyms: their key was replaced",
     ]
 
 

@@ -10,11 +10,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.configuration.transform import Shaping, Transform
-from actors.json_depth import NESTED_MAX
+from actors.json_depth import BODY_LEVELS_MAX
 from angarium.delivery.shaping import Unshapeable, shape
 
 KEY = bytes(range(32))
@@ -97,10 +97,26 @@ def test_pseudonyms_differ_by_key_and_region() -> None:
     assert len({*found}) == 3
 
 
-def test_keep_comes_before_drop_and_that_before_pseudonyms() -> None:
-    body = '{"a": [1, 2, 3], "b": 1}'
-    found = shaped(body, keep=("/a/1", "/a/2"), drop=("/a/0",), pseudonymize=("/a/0",))
-    assert found == f'{{"a":["{pseudonym("3e0")}"]}}'
+@pytest.mark.parametrize(("lists", "body", "expected"), [
+    ({"keep": ["/items/1"], "drop": ["/items/1/s"]}, '{"items": [{"s": 1}, {"s": 2, "t": 3}]}',
+     '{"items":[{"t":3}]}'),
+    ({"keep": ["/1", "/2"], "drop": ["/0", "/2"]}, "[1, 2, 3]", "[2]"),
+    ({"keep": ["/a"], "pseudonymize": ["/b"]}, '{"a": 1, "b": 2}', '{"a":1}'),
+])  # fmt: skip
+def test_an_index_means_the_element_of_the_published_body(lists: Any, body: str, expected: str) -> None:
+    named: Any = {name: tuple(pointers) for name, pointers in lists.items()}
+    assert shaped(body, **named) == expected
+
+
+def test_an_element_becomes_a_pseudonym_although_one_before_it_is_dropped() -> None:
+    body = '{"items": [{"n": "Ada"}, {"n": "Bob"}]}'
+    found = shaped(body, drop=("/items/0",), pseudonymize=("/items/1/n",))
+    assert found == f'{{"items":[{{"n":"{pseudonym(json.dumps("Bob"))}"}}]}}'
+
+
+def test_a_pseudonym_is_that_of_what_is_left_of_its_value() -> None:
+    found = shaped('{"a": {"b": 1, "c": 2}}', drop=("/a/b",), pseudonymize=("/a",))
+    assert found == shaped('{"a": {"c": 2}}', pseudonymize=("/a",))
 
 
 @pytest.mark.parametrize("drop", ["/card/number", "/*/number"])
@@ -112,7 +128,7 @@ def test_no_value_hides_behind_a_second_one_of_its_name(drop: str) -> None:
 
 @pytest.mark.parametrize("body", [
     b"", b"not json", b'{"a": 1', b'{"a": 1} 2', b'{"a": 01}', b'{"a": NaN}', b'\xff', b'{"a": "\xff"}',
-    b'\xef\xbb\xbf{"a": 1}', b'{"\\ud800": 1}', b"[" * (NESTED_MAX + 1) + b"]" * (NESTED_MAX + 1),
+    b'\xef\xbb\xbf{"a": 1}', b'{"\\ud800": 1}', b"[" * (BODY_LEVELS_MAX + 1) + b"]" * (BODY_LEVELS_MAX + 1),
 ])  # fmt: skip
 def test_a_body_that_is_not_json_cannot_be_shaped(body: bytes) -> None:
     assert isinstance(shape(body, "", Shaping(Transform(drop=("/b",)), KEY)), Unshapeable)
@@ -264,34 +280,67 @@ def test_pseudonyms_replace_what_is_named_and_nothing_else(body: str, pointers: 
     compared(plain(body), plain(shaped(body, pseudonymize=pointers)), ())
 
 
-@given(VALUES, LISTS)
-def test_keeping_leaves_the_named_places_and_the_way_to_them(body: str, pointers: tuple[str, ...]) -> None:
-    """All that remains is at or below a pointer, or an object or array on the way to one."""
-    parsed = [tokens_of(each) for each in pointers]
-    if any("*" not in each for each in pointers) and "[" in body:
-        return  # Indexes move, so paths in the result are others.
-    before = plain(body)
+ROW = st.sampled_from(["1", "null", "[1,2]", '{"a":1,"b":2}', '{"a":[3,4]}'])
+ROWS = st.lists(ROW, min_size=2, max_size=3).map(lambda rows: f"[{','.join(rows)}]")
+ROW_POINTERS = st.lists(st.sampled_from("*01ab"), min_size=1, max_size=2).map(
+    lambda each: f"/{'/'.join(each)}"
+)
+ROW_LISTS = st.lists(ROW_POINTERS, min_size=1, max_size=3).map(tuple)
+
+
+def agree(
+    body: str, keep: tuple[str, ...] | None, drop: tuple[str, ...], pseudonymize: tuple[str, ...]
+) -> None:
+    """Compare with a plain walk, which asks for each place whether a list names it."""
+    lists = [[tokens_of(each) for each in pointers] for pointers in (keep or (), drop, pseudonymize)]
+
+    def named(which: int, path: tuple[str | int, ...]) -> bool:
+        return any(leads_to(tokens, path) for tokens in lists[which])
+
+    def at_or_below_kept(path: tuple[str | int, ...]) -> bool:
+        return keep is None or any(named(0, path[:count]) for count in range(1, len(path) + 1))
 
     def on_the_way(path: tuple[str | int, ...]) -> bool:
-        return any(leads_to(tokens[: len(path)], path) for tokens in parsed if len(tokens) > len(path))
-
-    def at_or_below(path: tuple[str | int, ...]) -> bool:
-        return any(leads_to(tokens, path[: len(tokens)]) for tokens in parsed)
+        return any(leads_to(tokens[: len(path)], path) for tokens in lists[0] if len(tokens) > len(path))
 
     def expected(value: Any, path: tuple[str | int, ...]) -> Any:
-        if path and at_or_below(path):
-            return value
-        inside: Any = GONE
-        if isinstance(value, dict):
-            inside = {name: expected(each, (*path, name)) for name, each in value.items()}
-            inside = {name: each for name, each in inside.items() if each is not GONE}
-        elif isinstance(value, list):
-            found = (expected(each, (*path, index)) for index, each in enumerate(value))
-            inside = [each for each in found if each is not GONE]
-        return inside if not path or on_the_way(path) else GONE
+        if named(1, path):
+            return GONE
+        left: Any = value if at_or_below_kept(path) else GONE
+        if isinstance(value, dict | list) and (left is value or on_the_way(path)):
+            pairs: Any = value.items() if isinstance(value, dict) else enumerate(value)
+            inside = [(key, found) for key, each in pairs
+                      if (found := expected(each, (*path, key))) is not GONE]  # fmt: skip
+            left = dict(inside) if isinstance(value, dict) else [each for _, each in inside]
+        return "pseudonym" if named(2, path) and left is not GONE and left is not None else left
 
-    found = expected(before, ())
-    assert plain(shaped(body, keep=pointers)) == (None if found is GONE else found)
+    def without_pseudonyms(value: Any) -> Any:
+        match value:
+            case dict():
+                return {name: without_pseudonyms(each) for name, each in value.items()}
+            case list():
+                return [without_pseudonyms(each) for each in value]
+            case str() if value.startswith("ps_") and len(value) == 30:
+                return "pseudonym"
+            case _:
+                return value
+
+    found = expected(plain(body), ())
+    sent = shaped(body, keep=keep, drop=drop, pseudonymize=pseudonymize)
+    assert without_pseudonyms(plain(sent)) == (None if found is GONE else found)
+
+
+@given(VALUES, LISTS)
+def test_keeping_leaves_the_named_places_and_the_way_to_them(body: str, pointers: tuple[str, ...]) -> None:
+    agree(body, pointers, (), ())
+
+
+@settings(max_examples=300)
+@given(ROWS, st.none() | ROW_LISTS, st.just(()) | ROW_LISTS, st.just(()) | ROW_LISTS)
+def test_all_lists_name_places_of_the_published_body(
+    body: str, keep: tuple[str, ...] | None, drop: tuple[str, ...], pseudonymize: tuple[str, ...]
+) -> None:
+    agree(body, keep, drop, pseudonymize)
 
 
 @given(NUMBERS, NUMBERS)

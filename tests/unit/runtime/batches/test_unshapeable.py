@@ -8,7 +8,7 @@ from actors.configuration.policy import BatchLimits
 from actors.configuration.transform import Transform
 from actors.machine import facts as f
 from actors.machine.outcome import NotSent
-from actors.ports import BatchAttempt
+from actors.ports import Attempt, BatchAttempt
 from actors.runtime.operator_actions.skip import skip
 from angarium.delivery.body_shaper import shape_bodies
 from tests.unit.worlds.shard import ShardWorld
@@ -43,6 +43,31 @@ async def test_an_event_that_is_skipped_untried_has_the_transform_in_force() -> 
     (given_up,) = world.journal.of(f.DeadLettered)
     (recorded,) = world.journal.of(f.TransformSet)
     assert given_up.events[0].transform == recorded.revision
+
+
+@pytest.mark.parametrize("order", ["strict", "relaxed"])
+@in_virtual_time
+async def test_an_event_is_sent_if_the_transform_that_cannot_shape_it_goes_meanwhile(order: Any) -> None:
+    """In relaxed order it has its number under that transform, which it keeps, so it is given up."""
+    world = ShardWorld(policy(order=order, transform=Transform(drop=("/a",))))
+
+    def reply(attempt: Attempt) -> Any:
+        """The transform is removed during an attempt that cannot shape the body."""
+        found = shape_bodies((attempt.event,), attempt.shapings)
+        if isinstance(found, NotSent):
+            if world.actor.state.transform:
+                world.put(policy(order=order))
+            return found
+        return answer(200)
+
+    world.sender.reply = reply
+    world.publish(body=b"not JSON")
+    await world.until(lambda: not world.actor.state.transform and bool(world.journal.of(f.TransformSet)))
+    await world.pass_time(60)
+    reasons = [fact.reason for fact in world.journal.of(f.DeadLettered)]
+    assert (len(world.journal.of(f.Delivered)), reasons) == (
+        (1, []) if order == "strict" else (0, ["transform"])
+    )
 
 
 @pytest.mark.parametrize("order", ["strict", "relaxed"])
