@@ -269,7 +269,7 @@ class Workload:
         if chance.random() < 0.1:
             yield "paused", True
         if self._chooses:
-            yield "region", self._choices.sample(REGIONS[1:], self._choices.choice((0, 0, 1, 2)))
+            yield "region", self._choices.sample(REGIONS[1:], self._choices.choice((0, 0, 1, 2))) or None
             if (text := self._choices.choice(FILTERS)) is not None:
                 yield "filter", text
         if self._bounded:

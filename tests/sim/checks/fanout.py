@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from streams.installation.topology import Names
 from tests.sim.choosing.checks import NOTHING, Wish, wish_of
-from tests.sim.later.checks import TimedEvents
+from tests.sim.later.checks import Timed, TimedEvents
 from tests.sim.server.streams.store import Stored
 from tests.sim.world.world import World
 
@@ -187,9 +187,9 @@ class Fanout:
             return f"the event at {position} is not routed: {self.events[position]}"
         return self.timed.unsettled()
 
-    def _certainly_wanting(self, tenant: str, event_type: str, at: float) -> list[str]:
-        """The receivers that want events of the type by each configuration since that time."""
-        event = Published(0, tenant, event_type, b"", at, False)
+    def _certainly_wanting(self, timed: Timed, at: float) -> list[str]:
+        """The receivers that want the event by each configuration since that time."""
+        event = Published(0, timed.tenant, timed.type, timed.body, at, False, region=timed.region)
         return [each for each in self._versions if all(self._wanted(each, event))]
 
     def _wanted(self, receiver: str, event: Published) -> list[bool]:

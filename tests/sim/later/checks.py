@@ -25,6 +25,9 @@ class Timed(Struct):
 
     tenant: str
     type: str
+    body: bytes
+    region: str
+    published_at: float
     due: set[int]
     due_at: float = 0.0
     is_stored: bool = False
@@ -40,9 +43,9 @@ def _waits(message: Stored) -> bool:
 
 
 class TimedEvents:
-    """The checker of one run. `wants`: returns the receivers that certainly want a type of a tenant then."""
+    """The checker of one run. `wants`: returns the receivers that certainly want an event since a time."""
 
-    def __init__(self, world: World, names: Names, wants: Callable[[str, str, float], Sequence[str]]) -> None:
+    def __init__(self, world: World, names: Names, wants: Callable[["Timed", float], Sequence[str]]) -> None:
         self._world = world
         self._names = names
         self._wants = wants
@@ -59,7 +62,9 @@ class TimedEvents:
         _, _, partition, tenant, event_type = message.subject.split(".", 4)
         self._unrouted[message.sequence] = int(partition), tenant
         if DELIVER_AT in headers:
-            event = self._originals[message.sequence] = Timed(tenant, event_type, set())
+            event = self._originals[message.sequence] = Timed(
+                tenant, event_type, message.data, headers.get("Angarium-Region", ""), self._world.now, set()
+            )
             self.by_body[message.data] = event
         else:
             self._world.say("due event %d", message.sequence)
@@ -79,7 +84,7 @@ class TimedEvents:
         """Check that an event that is routed has an entry, or dead letters if a full stream gave it up."""
         if event is None or event.is_stored or event.given:
             return
-        if self._wants(event.tenant, event.type, self._world.now):
+        if self._wants(event, event.published_at):
             self._world.fail(f"{event} is routed, and is stored nowhere")
 
     def entry(self, message: Stored) -> None:
@@ -117,7 +122,7 @@ class TimedEvents:
                 return f"{body!r} waits for its time"
             if not event.due:
                 continue
-            missing = set(self._wants(event.tenant, event.type, event.due_at)) - event.given
+            missing = set(self._wants(event, event.due_at)) - event.given
             if missing and not event.cancelled:
                 return f"{body!r}, which waited for its time, has not reached {sorted(missing)}"
         return ""
