@@ -38,7 +38,9 @@ def wish_of(raw: bytes) -> Wish:
     if not raw:
         return NOTHING
     members = msgspec.json.decode(raw)
-    return Wish(tuple(members.get("events", [">"])), members.get("filter"), tuple(members.get("region") or ()))
+    return Wish(
+        tuple(members.get("events", [">"])), members.get("filter"), tuple(members.get("region") or ())
+    )
 
 
 @lru_cache(maxsize=1 << 14)
