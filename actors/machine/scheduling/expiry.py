@@ -58,7 +58,7 @@ def give_up_due(
         return DUE_ALREADY, reason
     if event and (event.malformed or event.unshapeable):
         return DUE_ALREADY, event.no_attempt
-    if event and not policy.admits(event.region):
+    if event and event.region and not policy.admits(event.region):
         return DUE_ALREADY, OUTSIDE_REGION
     place = entry.position if entry else event.position if event else view.cursor.read_to + 1
     if view.cutoff and place <= view.cutoff.to:

@@ -18,7 +18,7 @@ TYPED = [
     "apply --file receivers.json", "top --once", "tail --count 1", f"inspect {NAME}",
     f"publish {NAME} --data {{}}", "publish acme --data {}", "dead list", "dead show 1", "dead redrive 1",
     "dead drop 1 --yes", f"replay {NAME} --since 1h", "erase --event o-1 --yes", "job list", "doctor",
-    "later list", "later cancel acme order-7",
+    "later list", "later cancel acme order-7", "key status",
     "fleet", "fleet drain n1", "fleet resume n1",
     "repair --accept-loss all", "token list", "token create acme --scope read", "token revoke x", "node",
     "api", "ledger",

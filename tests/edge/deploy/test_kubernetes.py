@@ -85,7 +85,8 @@ def test_each_pod_is_confined_and_starts_an_existing_command(base: list[Resource
             "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }  # fmt: skip
-        [login] = pod["volumes"]
+        login, *keys = pod["volumes"]
+        assert [each["secret"]["secretName"] for each in keys] in ([], ["angarium-keys"])
         role = {"setup": "operator"}.get(resource["metadata"]["name"], resource["metadata"]["name"])
         assert login["secret"]["secretName"] == f"angarium-{role}"
     assert {name: args[0] for name, args in found.items()} == {

@@ -29,7 +29,6 @@ FORBIDDEN = {
     "node": (
         "$KV.angarium_tokens.forged",
         "$JS.API.STREAM.DELETE.ANGARIUM_JOURNAL",
-        "angarium.events.acme.x",
     ),
     "operator": ("angarium.journal.0", "$KV.angarium_nodes.forged"),
     "api": ("angarium.journal.0", "$JS.API.STREAM.DELETE.ANGARIUM_JOURNAL", "$KV.angarium_nodes.forged"),

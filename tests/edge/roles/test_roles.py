@@ -166,7 +166,7 @@ def test_doctor_names_the_checks_that_an_inspector_may_not_make(server: Server, 
     findings = Terminal(tmp_path, server.url("inspector")).json("doctor")
     assert all(each["ok"] for each in findings)
     unchecked = {each["subject"]: each["text"] for each in findings if each["text"].startswith("not checked")}
-    assert list(unchecked) == ["tenants", "events", "receivers", "secrets"]
+    assert list(unchecked) == ["tenants", "events", "receivers", "filters", "secrets"]
     assert "does not offer $JS.API.DIRECT.GET.KV_angarium_receivers to the account" in unchecked["receivers"]
     journal = next(each["text"] for each in findings if "ANGARIUM_JOURNAL" in each["text"])
     assert journal.endswith("this user may not see what needs it")

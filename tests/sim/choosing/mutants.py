@@ -10,7 +10,7 @@ from actors.machine.event import Event
 from actors.machine.state import State
 from actors.runtime import live_state
 from streams.nats.wire_names import EVENT_REGION
-from streams.routing import router
+from streams.routing import routed_events
 from streams.routing.choosing.choice import ReceiverChoice
 from streams.routing.fanout import copy_headers
 from streams.routing.read_requests import WaitingEvent
@@ -60,7 +60,7 @@ CHOOSING_MUTANTS = [
     Mutant("turn-goes-behind", "an event whose choice goes on stays before those that follow it",
            ((Tenants, "match_later", _match_behind_others),), scenarios.a_choice_takes_several_turns),
     Mutant("copy-without-region", "a copy keeps the region of its event",
-           ((router, "copy_headers", _headers_without_region),),
+           ((routed_events, "copy_headers", _headers_without_region),),
            scenarios.an_event_waits_as_the_region_changes),
     Mutant("sent-out-of-its-region", "the owner sends no event of another region, however it came",
            ((Policy, "admits", lambda policy, region: True),),

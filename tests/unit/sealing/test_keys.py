@@ -95,7 +95,7 @@ def test_a_missing_key_is_named_with_the_remedy() -> None:
     for keys in (ONE, NO_KEYS):
         found = keys.open(RECEIVER, MEMBER, TWO.seal(RECEIVER, MEMBER, TEXT))
         assert found == CannotOpen(
-            "is sealed by the key two; add that key to the key file (ANGARIUM_KEY_FILE)"
+            "is sealed by the key two; add that key to the key file (ANGARIUM_KEY_FILE)", needs_key=True
         )
 
 
