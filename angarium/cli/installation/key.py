@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from angarium.cli.invocation import options
-from angarium.cli.invocation.perform import perform
+from angarium.cli.invocation.perform import perform, set_up
 from angarium.terminal import output
 from angarium.terminal.progress import progress
 
@@ -46,7 +46,7 @@ def status(as_json: bool, **given: Any) -> None:
     from angarium.operations.configurations.sealing import key_use
     from angarium.quantities import count_text
 
-    use = perform(options.settings_of(given), key_use)
+    use = perform(options.settings_of(given), set_up(key_use))
     if as_json:
         output.say_json(use)
     else:
@@ -74,7 +74,7 @@ def rotate(as_json: bool, **given: Any) -> None:
     with progress("sealing") as show:
         done = perform(
             options.settings_of(given),
-            lambda access: rotate_key(access, show),
+            set_up(lambda access: rotate_key(access, show)),
             interrupted="run angarium key rotate again to continue",
         )
     if as_json:

@@ -63,6 +63,16 @@ async def check_setup(access: "Access") -> None:
         raise CommandFailed(str(missing))
 
 
+def set_up(work: Callable[["Access"], Awaitable[T]]) -> Callable[["Access"], Awaitable[T]]:
+    """The work, once the streams are found: without them some reads try again for half a minute."""
+
+    async def checked(access: "Access") -> T:
+        await check_setup(access)
+        return await work(access)
+
+    return checked
+
+
 def result_of(outcome: "T | NotDone") -> T:
     """The result of an operation, if it was done. Raises CommandFailed."""
     from angarium.operations.failures import NotDone

@@ -1,5 +1,6 @@
 """Commands on a NATS without an installation: each says what is missing, and what to do."""
 
+import base64
 import time
 from pathlib import Path
 
@@ -18,7 +19,7 @@ TYPED = [
     "apply --file receivers.json", "top --once", "tail --count 1", f"inspect {NAME}",
     f"publish {NAME} --data {{}}", "publish acme --data {}", "dead list", "dead show 1", "dead redrive 1",
     "dead drop 1 --yes", f"replay {NAME} --since 1h", "erase --event o-1 --yes", "job list", "doctor",
-    "later list", "later cancel acme order-7", "key status",
+    "later list", "later cancel acme order-7", "key status", "key rotate --key-file keys",
     "fleet", "fleet drain n1", "fleet resume n1",
     "repair --accept-loss all", "token list", "token create acme --scope read", "token revoke x", "node",
     "api", "ledger",
@@ -34,6 +35,8 @@ MISSING = "(9 streams are missing, ANGARIUM_EVENTS among them): run angarium set
 def terminal(nats_url: str, tmp_path: Path) -> Terminal:
     """A terminal on nats-server with JetStream, where nothing is set up."""
     (tmp_path / "receivers.json").write_text('{"receivers": {"acme.billing": {"url": "https://a.example/"}}}')
+    (tmp_path / "keys").write_text(f"one {base64.b64encode(bytes(32)).decode()}\n")
+    (tmp_path / "keys").chmod(0o600)
     return Terminal(tmp_path, nats_url)
 
 
