@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
@@ -28,18 +28,10 @@ log = logging.getLogger(__name__)
 
 
 class TimedEvents:
-    """The waiting events of a partition, under one claim. The arguments are those of `Opener`."""
+    """The waiting events of a partition, under one claim. `opener`: that of the partition, unstarted."""
 
     def __init__(
-        self,
-        js: JetStream,
-        names: Names,
-        partition: int,
-        *,
-        wall: Callable[[], float],
-        may_publish: Callable[[], bool],
-        tenants: Callable[[], Sequence[str]],
-        on_broken: Callable[[str], None],
+        self, js: JetStream, names: Names, partition: int, opener: Opener, on_broken: Callable[[str], None]
     ) -> None:
         self._js = js
         self._names = names
@@ -49,10 +41,7 @@ class TimedEvents:
         self._age_s: float | None = None
         self._reason_log = GatheredReasonLog(js, log, "later.untaken")
         self._room = LaterRoom(js, names, on_broken)
-        self._opener = Opener(
-            js, names, partition,
-            wall=wall, may_publish=may_publish, tenants=tenants, on_broken=on_broken,
-        )  # fmt: skip
+        self._opener = opener
 
     def start(self) -> None:
         """Begin to publish what is due."""

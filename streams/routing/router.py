@@ -28,6 +28,7 @@ from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
 from streams.journal.routing_progress import RoutingProgress
 from streams.later.entries import Taking, judged
+from streams.later.opener import Opener
 from streams.later.timed_events import LANE, TOO_LARGE, TimedEvents
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import Answer, Put, Refused, Stored, StoredMessage, Unanswered
@@ -123,11 +124,12 @@ class Router:
         )
         self._burying: set[asyncio.Task[str]] = set()
         self._taken: deque[tuple[EventInMemory, Taking]] = deque()
-        self._timed_events = TimedEvents(
+        opener = Opener(
             js, names, partition,
             wall=routing.wall, may_publish=terms.may_read, tenants=routing.subscribed_tenants,
             on_broken=terms.on_broken,
         )  # fmt: skip
+        self._timed_events = TimedEvents(js, names, partition, opener, terms.on_broken)
         self._matching: asyncio.Task[None] | None = None
         self._reader = Reader(
             js,

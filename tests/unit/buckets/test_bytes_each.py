@@ -14,7 +14,10 @@ from streams.nats.wire_names import SINCE, SINCE_ITSELF
 
 COUNT = 20_000
 BYTES_EACH_MAX = 830
-"""805 are taken. A million receivers may take 1.2 GB, with the gaps that the allocator leaves."""
+"""805 are taken, 50 of them by the members for filters, regions and transforms.
+
+A million receivers may take 1.2 GB, with the gaps that the allocator leaves.
+"""
 
 
 def configuration(names: Names, number: int) -> StoredMessage:
