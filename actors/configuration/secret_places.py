@@ -1,7 +1,7 @@
 """The places of secrets in a configuration. While it is stored, sealed texts may stand there.
 
-Masks, fingerprints and seals all go by `SECRET_PLACES`, so a new kind of secret is added there, and nowhere
-else. Pure.
+Masks, fingerprints, seals and lists of changes go by `SECRET_PLACES`. A new kind of secret is added there,
+and in `masks.unmasked`. Pure.
 """
 
 from collections.abc import Callable

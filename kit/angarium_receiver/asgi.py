@@ -92,7 +92,7 @@ class AngariumMiddleware:
         """End the work on a delivery whose request was cut off before the application got it."""
         found = receiving.result()
         if isinstance(found, Delivery):
-            self._receiver.done(found, 500)
+            self._in_thread(self._receiver.done, found, 500)
 
     @staticmethod
     def _in_thread(call: Callable[..., T], *values: object) -> asyncio.Future[T]:

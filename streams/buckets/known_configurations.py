@@ -288,7 +288,7 @@ class KnownConfigurations:
                 continue
             before = known.policy, known.unusable
             if problems := self._take(receiver, known, message):
-                known.unusable = problems
+                known.unusable, known.needs_key = problems, False
             if (known.policy, known.unusable) != before:
                 self._notify(receiver)
 

@@ -188,17 +188,19 @@ class StoredConfigurations:
         while (found := await self.get(receiver)) is not None:
             try:
                 policy, _ = parse(found.raw, strict=False)
-            except InvalidPolicy as error:
-                return Invalid(tuple(error.problems))
-            if policy.paused is not paused:
+                if policy.paused is paused:
+                    return None
                 raw = msgspec.json.encode(msgspec.json.decode(found.raw) | {"paused": paused})
-                match await self._store(receiver, raw, found.revision, by):
-                    case Refused(code, _) if code == WRONG_LAST_SEQUENCE:
-                        continue
-                    case Refused(code, text):
-                        raise Unavailable(f"cannot edit {receiver}: {text} (JetStream error {code})")
-                    case Unanswered(why):
-                        raise Unavailable(f"cannot edit {receiver}: {why}")
+                answer = await self._store(receiver, raw, found.revision, by)
+            except InvalidPolicy as error:  # Or too large with sealed secrets.
+                return Invalid(tuple(error.problems))
+            match answer:
+                case Refused(code, _) if code == WRONG_LAST_SEQUENCE:
+                    continue
+                case Refused(code, text):
+                    raise Unavailable(f"cannot edit {receiver}: {text} (JetStream error {code})")
+                case Unanswered(why):
+                    raise Unavailable(f"cannot edit {receiver}: {why}")
             return None
         return Absent()
 
@@ -259,10 +261,12 @@ class StoredConfigurations:
                 return "sealed already"
             try:
                 parse(found.raw, strict=False)
+                answer = await self._store(receiver, found.raw, last.position, self._by)
             except InvalidPolicy as error:
-                # Storing it would drop the last valid one, which is in force.
+                # It is too large with sealed secrets; or storing it would drop the last valid one, which is
+                # in force.
                 return Invalid(tuple(error.problems))
-            match await self._store(receiver, found.raw, last.position, self._by):
+            match answer:
                 case Stored():
                     return "sealed"
                 case Refused(code, _) if code == WRONG_LAST_SEQUENCE:

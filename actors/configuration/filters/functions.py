@@ -1,4 +1,4 @@
-"""The functions that a filter may call: those of JMESPath that build no text and no array of their own.
+"""The functions that a filter may call: those of JMESPath that build no text, and no array but of members.
 
 A filter needs no other. Each takes steps in proportion to the values that it looks at.
 """

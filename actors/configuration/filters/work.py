@@ -38,8 +38,8 @@ class Work:
 
     __slots__ = ("left",)
 
-    def __init__(self, steps_max: int = STEPS_MAX) -> None:
-        self.left = steps_max
+    def __init__(self) -> None:
+        self.left = STEPS_MAX
 
     def spend(self, steps: int) -> None:
         """Take so many steps. Raises TooCostly."""

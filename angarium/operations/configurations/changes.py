@@ -13,6 +13,7 @@ from msgspec import Struct
 from actors.configuration.custom_signature import CustomSignature
 from actors.configuration.parsing import rate_members
 from actors.configuration.policy import Policy, Rate
+from actors.configuration.secret_places import SECRET_PLACES
 from angarium import logs
 from angarium.escaping import visible
 
@@ -21,7 +22,7 @@ NO_VALUE = "none"
 _BURST = ", burst "
 _NESTED = ("retry", "offline", "signature", "transform")
 _PSEUDONYM_KEY = "pseudonym_key"
-_KEYS = ("signature.secret", _PSEUDONYM_KEY)
+_KEYS = tuple(".".join((name, *path)) for name, path in SECRET_PLACES.items() if not {"[]", "*"} & {*path})
 """Members that are secret themselves."""
 
 

@@ -47,7 +47,7 @@ class ReceiverChoice:
         self._on_failure = on_failure
         self.steps_in_a_row = 0
         self._not_sent = set[str]()
-        self._left: dict[Filter, list[str]] = {}
+        self._left: dict[str, tuple[Filter, list[str]]] = {}
         for receiver in receivers if rules else ():
             rule = rules.get(receiver)
             if rule is None:
@@ -56,7 +56,7 @@ class ReceiverChoice:
                 self._not_sent.add(receiver)
                 totals.outside_region += 1
             elif rule.filter is not None:
-                self._left.setdefault(rule.filter, []).append(receiver)
+                self._left.setdefault(rule.filter.text, (rule.filter, []))[1].append(receiver)
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -82,9 +82,9 @@ class ReceiverChoice:
         body, left = decode_body(self._event.body), STEPS_A_TURN
         left -= await self._spent(len(self._event.body) // BYTES_A_STEP)
         while self._left:
-            judged = next(iter(self._left))
+            judged, receivers = self._left.pop(next(iter(self._left)))
             judgement = judged.judge(body)
-            self._take(judgement, self._left.pop(judged))
+            self._take(judgement, receivers)
             left -= await self._spent(judgement.steps + JUDGEMENT_STEPS)
             if left <= 0:
                 break

@@ -18,6 +18,7 @@ from streams.nats.jetstream import JetStream
 from streams.sealing.documents import keys_used
 from streams.sealing.keys import NO_KEYS, Keys
 from tests.contract.buckets.configurations import RECEIVER, URL, put, raw, stored
+from tests.contract.support.configurations import TOO_LARGE_SEALED
 from tests.contract.support.faults import FaultyJetStream
 from tests.support.waiting import until
 
@@ -316,6 +317,7 @@ async def test_a_sealed_value_that_is_invalid_once_opened_is_a_problem(js: JetSt
     known.open_again()
     assert known.problems(RECEIVER) == ("secrets[0]: must begin with whsec_, whs512_ or whsk_",)
     assert known.policy(RECEIVER) is None
+    assert not known.needs_key(RECEIVER)
 
 
 async def test_the_sealed_form_may_not_be_too_large(js: JetStream, names: Names) -> None:
@@ -323,10 +325,10 @@ async def test_the_sealed_form_may_not_be_too_large(js: JetStream, names: Names)
     filler = (64 << 10) - len(big) - 100
     value = big[:-1] + b" " * filler + b"}"
     stored(await with_keys(js, names, NEW).put(RECEIVER, value))
-    padded = raw(
-        secrets=[A], headers={f"x-{number}": "v" * 3900 for number in range(4)},
-        events=[f"{'e' * 60}.{'f' * 60}.{'g' * 60}.{number}" for number in range(240)],
-    )  # fmt: skip
+    padded = raw(**TOO_LARGE_SEALED)
     assert len(padded) < 64 << 10
     with pytest.raises(InvalidPolicy, match="bytes with sealed secrets, at most 65536"):
         await with_keys(js, names, NEW).put(RECEIVER, padded)
+    await put(js, names, padded)
+    paused = await with_keys(js, names, NEW).set_paused(RECEIVER, True)
+    assert isinstance(paused, Invalid)

@@ -24,7 +24,7 @@ from angarium.settings import Settings
 from streams.buckets.sealing_marker import is_sealing, mark_sealing
 from streams.nats.jetstream import JetStream
 from streams.sealing.keys import NO_KEYS, Keys
-from tests.contract.support.configurations import NAME, URL, Configurations
+from tests.contract.support.configurations import NAME, TOO_LARGE_SEALED, URL, Configurations
 from tests.support.installation import SHARDS, install
 
 OLD, NEW = Keys({"old": b"o" * 32}), Keys({"new": b"n" * 32, "old": b"o" * 32})
@@ -179,8 +179,10 @@ async def test_a_rotation_names_what_it_leaves(bench: Sealing) -> None:
     await bench.put(FULL, "acme.lost")
     bench.use(NEW)
     await bench.store({"url": "ftp://x", "secrets": [A]}, "acme.invalid")
+    await bench.store(TOO_LARGE_SEALED, "acme.large")
+    await bench.store(FULL, "acme.well")
     done = await bench.rotated()
-    assert (done.sealed, list(done.left)) == (0, ["acme.invalid", "acme.lost"])
+    assert (done.sealed, list(done.left)) == (1, ["acme.invalid", "acme.large", "acme.lost"])
     assert "is sealed by the key lost" in done.left["acme.lost"][0]
     assert list((await bench.used()).unopened) == ["acme.lost"]
     assert (await bench.shown("acme.lost")).problems == [*done.left["acme.lost"]]

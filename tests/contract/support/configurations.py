@@ -16,6 +16,13 @@ from streams.nats.jetstream import JetStream
 
 NAME = "acme.billing"
 URL = "https://example.com/hook"
+TOO_LARGE_SEALED: dict[str, Any] = {
+    "url": URL,
+    "secrets": ["whsec_" + "QUFB" * 8],
+    "headers": {f"x-{number}": "v" * 3900 for number in range(4)},
+    "events": [f"{'e' * 60}.{'f' * 60}.{'g' * 60}.{number}" for number in range(240)],
+}
+"""A configuration that is stored in clear, and has more than 64 KiB with sealed secrets."""
 
 
 class Configurations:
