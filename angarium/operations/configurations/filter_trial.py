@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -99,25 +101,37 @@ async def trial(
 
     Raises `Unavailable` and `ApiError`.
     """
-
-    def subscribes(event: Event) -> bool:
-        # An event with a time is published once more when it is due; only then the router asks the filter.
-        if event.about == receiver or event.only_for or event.deliver_at:
-            return False
-        return any(matches(each, event.type) for each in policy.events)
-
-    found = await newest_events(js, names, tenant_of(receiver), last, subscribes)
-    tried = list[TriedEvent]()
-    for event in found.events:
-        tried.append(_tried(event, policy, judge))
-        await asyncio.sleep(0)  # A judgement may take milliseconds.
+    wanted = partial(subscribes, receiver, policy)
+    found = await newest_events(js, names, tenant_of(receiver), last, wanted)
+    tried = await tried_events(found.events, policy, judge)
     counts = Counter(each.result for each in tried)
-    failed = counts["not_json"] + counts["failed"] + counts["too_costly"]
     return FilterTrial(
         receiver=receiver, filter=None if judge is None else judge.text, region=policy.region,
-        sent=counts["sent"], not_sent=len(tried) - counts["sent"], failed=failed, cut=found.is_cut,
-        events=tried,
+        sent=counts["sent"], not_sent=len(tried) - counts["sent"], failed=count_failed(tried),
+        cut=found.is_cut, events=tried,
     )  # fmt: skip
+
+
+def subscribes(receiver: str, policy: Policy, event: Event) -> bool:
+    """True if the router asks the receiver's filter about the event."""
+    # An event with a time is published once more when it is due; only then the router asks the filter.
+    if event.about == receiver or event.only_for or event.deliver_at:
+        return False
+    return any(matches(each, event.type) for each in policy.events)
+
+
+def count_failed(tried: Iterable[TriedEvent]) -> int:
+    """The number of events for which the filter could not be judged."""
+    return sum(each.result in ("not_json", "failed", "too_costly") for each in tried)
+
+
+async def tried_events(events: Iterable[Event], policy: Policy, judge: Filter | None) -> list[TriedEvent]:
+    """Try each event: the regions of a configuration, and this filter."""
+    tried = list[TriedEvent]()
+    for event in events:
+        tried.append(_tried(event, policy, judge))
+        await asyncio.sleep(0)  # A judgement may take milliseconds.
+    return tried
 
 
 def _tried(event: Event, policy: Policy, judge: Filter | None) -> TriedEvent:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from angarium.operations.failures import NotDone
 from angarium.operations.installation.doctor import filter_findings as filter_findings_module
 from angarium.operations.installation.doctor.filter_findings import filter_findings
 from angarium.settings import Settings
+from streams.installation.topology import Names
 from streams.nats.answers import Stored
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
@@ -209,3 +211,22 @@ async def test_the_doctor_checks_a_few_filters_only(access: Access, monkeypatch:
         await publish(access, b"1")
     found = await filter_findings(access.js, access.installation)
     assert [each.text.split()[3] for each in found] == ["acme.r0", "acme.r1"]
+
+
+async def test_the_doctor_reads_the_events_of_a_tenant_once(
+    access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+
+    async def noted(js: JetStream, names: Names, tenant: str, *given: Any) -> newest_events.NewestEvents:
+        asked.append(tenant)
+        return await newest_events.newest_events(js, names, tenant, *given)
+
+    monkeypatch.setattr(filter_findings_module, "newest_events", noted)
+    for name in ("acme.a", "acme.b", "acme.c", "shop.a"):
+        await put_other(access, name, filter="length(@)")
+    for _ in range(5):
+        await publish(access, b"1")
+    found = await filter_findings(access.js, access.installation)
+    assert [each.text.split()[3] for each in found] == ["acme.a", "acme.b", "acme.c"]
+    assert asked == ["acme", "shop"]

@@ -13,7 +13,7 @@ from angarium.access import Access, installation, keys_when_needed, open_jetstre
 from angarium.operations.failures import operation
 from angarium.operations.installation import sizing
 from angarium.operations.installation.doctor.filter_findings import filter_findings
-from angarium.operations.installation.doctor.finding import Finding, ok, problem, warning
+from angarium.operations.installation.doctor.finding import Finding, few, ok, problem, warning
 from angarium.operations.installation.doctor.routing_findings import stray_findings, unrouted_findings
 from angarium.operations.installation.doctor.sealing_findings import sealing_findings
 from angarium.operations.installation.doctor.unhealthy_findings import unhealthy_findings
@@ -43,7 +43,6 @@ from streams.storage.purge import is_short
 CLOCK_OFF_MAX_S = 2.0
 """Allowed clock error. Verifiers allow five minutes, so seconds are harmless; but they show that NTP is
 off."""
-LINES_SHOWN_MAX = 8
 LEADERLESS_REMEDY = "start the nats-servers that have their replicas; nats stream report shows them"
 ROOM_REMEDY = "find out why they are not delivered, or raise max_bytes of the stream"
 UNROUTED_REMEDY = (
@@ -108,7 +107,7 @@ async def _topology(js: JetStream, settings: Settings) -> list[Finding]:
         leaderless = await leaderless_streams(js, installation(settings))
         if not leaderless:
             raise
-        return [problem("streams", f"no leader: {_few(leaderless)}", LEADERLESS_REMEDY)]
+        return [problem("streams", f"no leader: {few(leaderless)}", LEADERLESS_REMEDY)]
     if problems:
         return [_topology_problem(each) for each in problems]
     return [ok("topology", f"all streams and buckets of {settings.prefix}, {settings.shards} shards")]
@@ -184,7 +183,7 @@ async def _behind(js: JetStream, installation: Installation) -> list[Finding]:
     found = await servers_behind(js, installation)
     remedy = "start it if it is down, and stop no other server before it has caught up"
     return [
-        warning("servers", f"{server} has not caught up with {_few(behind)}", remedy)
+        warning("servers", f"{server} has not caught up with {few(behind)}", remedy)
         for server, behind in found.items()
     ]
 
@@ -210,7 +209,7 @@ async def _refused(js: JetStream, installation: Installation) -> list[Finding]:
         shards.setdefault(refusal.why.removesuffix("; see angarium doctor"), []).append(shard)
     remedy, command = "restore the stream, or accept the loss", "angarium repair --accept-loss all"
     return [
-        problem("shards", f"{_few(which)} refused: {why}", remedy, command) for why, which in shards.items()
+        problem("shards", f"{few(which)} refused: {why}", remedy, command) for why, which in shards.items()
     ]
 
 
@@ -274,7 +273,7 @@ async def _fleet(js: JetStream, installation: Installation) -> list[Finding]:
         return [*findings, problem("shards", str(error))]
     if not unowned:
         return [*findings, ok("shards", f"all {installation.shards} are owned")]
-    text = f"no live node owns {len(unowned)} of {installation.shards} ({_few(unowned)})"
+    text = f"no live node owns {len(unowned)} of {installation.shards} ({few(unowned)})"
     remedy = "wait some seconds and try again; then look for shard.refused in the nodes' logs"
     return [*findings, problem("shards", text, remedy)]
 
@@ -295,7 +294,3 @@ def _differences(members: Sequence[Member]) -> list[Finding]:
         text = f"they have different versions: {', '.join(versions)}"
         findings.append(warning("nodes", text, "finish the upgrade, if none is under way"))
     return findings
-
-
-def _few(things: Sequence[object]) -> str:
-    return ", ".join(map(str, things[:LINES_SHOWN_MAX])) + (" …" if len(things) > LINES_SHOWN_MAX else "")

@@ -1,10 +1,13 @@
 """The findings of `angarium doctor`, one line each."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 Level = Literal["ok", "warning", "problem"]
+NAMED_MAX = 8
+"""Names in one finding."""
 ReceiverAilment = Literal[
     "misconfigured", "disabled", "unverified", "offline", "failing", "throttled", "behind"
 ]
@@ -34,6 +37,11 @@ class Finding(Struct, frozen=True, kw_only=True):
         """The whole finding, for the command line."""
         remedy = f": {self.remedy}" if self.remedy else ""
         return f"{self.text}{remedy} ({self.command})" if self.command else self.text + remedy
+
+
+def few(things: Sequence[object]) -> str:
+    """The first of them as a text, and whether there are more."""
+    return ", ".join(map(str, things[:NAMED_MAX])) + (" …" if len(things) > NAMED_MAX else "")
 
 
 def ok(subject: str, text: str) -> Finding:

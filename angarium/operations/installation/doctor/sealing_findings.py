@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actors.errors import BadInput
 from angarium.access import Access
 from angarium.operations.configurations.sealing import KeyUse, count_keys
-from angarium.operations.installation.doctor.finding import Finding, ok, problem, warning
+from angarium.operations.installation.doctor.finding import Finding, few, ok, problem, warning
 from angarium.quantities import count_text
 from streams.nats.retry import retry_for_command
 from streams.sealing.documents import IN_CLEAR
@@ -44,7 +44,7 @@ def _sealed(use: KeyUse, unusable: list[str]) -> list[Finding]:
         return []
     text = f"sealed with {', '.join(f'{key} ({count})' for key, count in use.receivers.items())}"
     if unusable:
-        text = f"{text}; {_few(unusable)} cannot be sent to, perhaps for want of a key"
+        text = f"{text}; {few(unusable)} cannot be sent to, perhaps for want of a key"
         return [warning("secrets", text, "its state says why", f"angarium inspect {unusable[0]}")]
     if use.present is None:
         return [ok("secrets", f"{text}; whether they open is only checked with the key file")]
@@ -52,10 +52,6 @@ def _sealed(use: KeyUse, unusable: list[str]) -> list[Finding]:
         remedy = f"seal them with {use.present}, before an older key leaves the file"
         return [warning("secrets", f"{text}: {older} not with the first key", remedy, _ROTATE)]
     return [ok("secrets", text)]
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN_MAX]) + (" …" if len(names) > SHOWN_MAX else "")
 
 
 def _in_clear(use: KeyUse) -> list[Finding]:
