@@ -334,7 +334,7 @@ async def test_a_second_verify_is_refused_while_a_handshake_is_under_way() -> No
 
 
 @in_virtual_time
-async def test_verify_tells_nothing_about_a_configuration_that_is_replaced_meanwhile() -> None:
+async def test_verify_is_refused_if_the_configuration_was_changed_meanwhile() -> None:
     """The outcome of such a handshake does not count, so its answer must not say that it does."""
     world = strict(**ASKS)
     world.sender.latency_s = 5.0
