@@ -1,5 +1,7 @@
 """A node and the library of the CloudEvents project: its receiver consents, and reads what is sent to it."""
 
+import json
+
 import pytest
 
 from tests.support.fleet.fleet import Fleet, names
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @needs_cloudevents_receiver
 @pytest.mark.parametrize("body_format", ["cloudevents", "cloudevents-structured"])
-async def test_a_receiver_of_the_cloudevents_library_consents_and_reads_each_event(
+async def test_a_cloudevents_receiver_consents_and_reads_each_event(
     shared_fleet: Fleet, body_format: str
 ) -> None:
     name = f"t.{body_format}"
@@ -41,7 +43,22 @@ async def test_a_receiver_of_the_cloudevents_library_consents_and_reads_each_eve
 
 
 @needs_cloudevents_receiver
-async def test_a_receiver_of_the_cloudevents_library_that_wants_another_sender_gets_nothing(
+async def test_no_producer_chooses_the_number_that_the_cloudevents_library_reads(shared_fleet: Fleet) -> None:
+    """With such a type the library reads all attributes from the body."""
+    forged = {"specversion": "1.0", "id": "forged", "source": "/tenants/u", "type": "x", "data": 1}
+    body = json.dumps(forged | {"angariumsequence": "999"}).encode()
+    async with cloudevents_receiver("angarium", PER_MINUTE) as receiver:
+        await shared_fleet.configure(["t.forged"], url=receiver.url, format="cloudevents", retry=RETRY)
+        headers = {"Angarium-Id": "a", "Content-Type": "application/cloudevents+json"}
+        await shared_fleet.js.publish(names.publish_to("t.forged"), body, headers)
+        await shared_fleet.until(lambda: len(receiver.events) == 1, "the event came")
+    [event] = receiver.events
+    assert (event["id"], event["source"], event["angariumsequence"]) == ("a", "/tenants/t", "1")
+    assert event["data"] == json.loads(body)
+
+
+@needs_cloudevents_receiver
+async def test_a_cloudevents_receiver_that_wants_another_sender_gets_nothing(
     shared_fleet: Fleet,
 ) -> None:
     async with cloudevents_receiver("somebody-else", PER_MINUTE) as receiver:
