@@ -259,9 +259,11 @@ def test_good_secrets_padded_or_not() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["webhook-id", "Webhook-X", "angarium-x", "Host", "Content-Length", "transfer-encoding", "TE"],
-)
+    ["webhook-id", "Webhook-X", "angarium-x", "Host", "Content-Length", "transfer-encoding", "TE",
+     "webhook_signature", "Angarium_Sequence", "transfer_encoding"],
+)  # fmt: skip
 def test_headers_that_are_ours(name: str) -> None:
+    """CGI, WSGI and others read an underscore as a hyphen."""
     assert problems(headers={name: "x"}) == [f"headers.{name}: set by Angarium itself; leave it out"]
 
 
@@ -272,6 +274,7 @@ def test_a_header_whose_value_is_not_text_is_named() -> None:
 @pytest.mark.parametrize(("name", "words"), [
     ("user-agent", "or by Angarium"), ("Content-Type", "or by Angarium"), ("traceparent", "or by Angarium"),
     ("Upgrade", "connection"), ("keep-alive", "connection"), ("expect", "connection"),
+    ("User_Agent", "or by Angarium"), ("keep_alive", "connection"),
 ])  # fmt: skip
 def test_headers_that_would_not_be_sent_are_refused_and_by_nodes_left_out(name: str, words: str) -> None:
     (problem,) = problems(headers={name: "x"})
