@@ -6,6 +6,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "ids",
         "configuration",
         "machine",
+        "rate_status",
         "memory ports delivery_totals status subscriptions tenant_settings",
         "runtime",
     ),

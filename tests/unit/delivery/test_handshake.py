@@ -243,7 +243,7 @@ def test_a_handshake_of_cloudevents_asks_for_consent_and_for_the_configured_rate
     assert head.startswith(b"OPTIONS /hook HTTP/1.1\r\nhost: example.com\r\n")
     assert b"\r\nwebhook-request-origin: angarium\r\n" in head
     assert b"webhook-request-rate" not in head
-    asked = Policy(url=HMAC.url, handshake="cloudevents", rate=Rate(limit=2, per="second"))
+    asked = Policy(url=HMAC.url, handshake="cloudevents", rates=(Rate(limit=2, per="second"),))
     assert isinstance(ask(receiver, asked), Answered)
     assert receiver.given["webhook-request-rate"] == "120"
 
