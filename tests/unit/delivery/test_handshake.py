@@ -253,7 +253,7 @@ def test_a_handshake_of_cloudevents_asks_for_consent_and_for_the_configured_rate
 @example(7380, "hour")
 def test_the_rate_that_is_asked_for_is_the_configured_one(limit: int, per: Literal["minute", "hour"]) -> None:
     """A receiver may allow just what is asked for: one less would lower the configured rate."""
-    asked = question(Policy(url=HMAC.url, handshake="cloudevents", rate=Rate(limit=limit, per=per)))
+    asked = question(Policy(url=HMAC.url, handshake="cloudevents", rates=(Rate(limit=limit, per=per),)))
     per_minute = limit if per == "minute" else limit // 60
     assert asked.lines == ((b"webhook-request-rate: %d" % per_minute,) if per_minute else ())
 
