@@ -27,9 +27,6 @@ from actors.machine.event import Event
 from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
 from streams.journal.routing_progress import RoutingProgress
-from streams.later.entries import Taking, judged
-from streams.later.opener import Opener
-from streams.later.timed_events import LANE, TOO_LARGE, TimedEvents
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import Answer, Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
@@ -47,6 +44,9 @@ from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
 from streams.tasks import cancel_and_wait, on_defect
+from streams.timed.entries import Taking, judged
+from streams.timed.opener import Opener
+from streams.timed.timed_events import LANE, TOO_LARGE, TimedEvents
 
 EVENT_BYTES_MAX = 4 << 20
 """Memory of the events of one partition above which no more are requested."""
@@ -308,7 +308,7 @@ class Router:
     async def _distribute(self, waiting: EventInMemory) -> None:
         event, totals, routed = waiting.event, self._routing.totals, self._routing.routed_by_tenant
         if event.deliver_at:
-            self._wait_for_its_time(waiting)
+            self._store_until_due(waiting)
             return
         totals.events += 1
         if waiting.tenant in routed.counts:
@@ -335,7 +335,7 @@ class Router:
             self._ahead_reader.unmatched(waiting.size)
             self._end_routing(waiting)
 
-    def _wait_for_its_time(self, waiting: EventInMemory) -> None:
+    def _store_until_due(self, waiting: EventInMemory) -> None:
         waiting.copies = waiting.unconfirmed = 1
         self._charge(COPY_BYTES)
         self._tenants.note_matched(waiting, 1)

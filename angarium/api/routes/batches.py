@@ -23,8 +23,8 @@ from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, wi
 from angarium.operations.events.accept import Accepted, accept_all, check_unsent
 from angarium.operations.events.message import NewEvent, delivery_time
 from angarium.operations.failures import OperationError, not_done
-from streams.later.terms import parsed_time
 from streams.reading.messages import TYPE_DEFAULT, type_problem
+from streams.timed.timing import parsed_time
 
 BODY_MAX = 8 << 20
 """Bytes of a whole batch; if a single event may be larger, the bytes of one such event."""

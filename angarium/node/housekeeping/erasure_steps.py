@@ -27,12 +27,12 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import read_shard_record
 from streams.journal_feed.redacted_flushes import store_redacted
-from streams.later.entries import erase, events_age_s
-from streams.later.listing import entries_of_event
 from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
+from streams.timed.entries import erase, events_age_s
+from streams.timed.listing import entries_of_event
 
 OWNER_TIMEOUT_S = 10.0
 """Time for the owners of a tenant's receivers to answer, all together. They await the attempts under way, and

@@ -8,9 +8,9 @@ from actors.ids import check_tenant
 from angarium.access import Access
 from angarium.operations.events.list_later import LaterEvent, later_event
 from angarium.operations.failures import OperationError, operation
-from streams.later.entries import Cancelled, Cancelling, Entry, Taken, cancel, events_age_s
-from streams.later.listing import traces_of_event
 from streams.nats.retry import retry_for_command
+from streams.timed.entries import Cancelled, Cancelling, Entry, Taken, cancel, events_age_s
+from streams.timed.listing import traces_of_event
 
 
 class CancelledEvents(Struct, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ from actors.ids import check_tenant
 from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.operations.failures import operation
-from streams.later.entries import Entry
-from streams.later.listing import ListStart, list_entries
+from streams.timed.entries import Entry
+from streams.timed.listing import ListStart, list_entries
 
 
 class LaterEvent(Struct, frozen=True, kw_only=True):

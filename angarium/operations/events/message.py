@@ -6,7 +6,6 @@ from msgspec import Struct
 
 from actors.times_as_text import instant_text
 from streams.installation.topology import Names
-from streams.later.terms import AHEAD_MAX_S, TIME_TEXT, parsed_time
 from streams.nats.answers import Put
 from streams.nats.wire_names import (
     CONTENT_TYPE,
@@ -20,6 +19,7 @@ from streams.nats.wire_names import (
     TRACESTATE,
 )
 from streams.reading.messages import CONTENT_TYPE_DEFAULT
+from streams.timed.timing import AHEAD_MAX_S, TIME_TEXT, parsed_time
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):

@@ -10,12 +10,12 @@ from actors.errors import Unavailable
 from angarium.access import Access
 from angarium.operations.events.message import NewEvent
 from angarium.operations.failures import OperationError
-from streams.later.entries import Cancelled, entry_in, id_hash
-from streams.later.terms import parsed_time
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.wire_names import DELIVER_AT
 from streams.routing.fanout import event_in
+from streams.timed.entries import Cancelled, entry_in, id_hash
+from streams.timed.timing import parsed_time
 
 OTHER_ID = "use another id, or wait two minutes"
 

@@ -32,13 +32,13 @@ from angarium.operations.routing_delays import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.erasing.erasures import Erasures
-from streams.later.entries import Cancelled, Entry, Taken
-from streams.later.listing import traces_of_event
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.observation.receiver_snapshots import receiver_snapshots
 from streams.reading.messages import HEADERS_UNREAD, stored_event
 from streams.routing.fanout import event_in
+from streams.timed.entries import Cancelled, Entry, Taken
+from streams.timed.listing import traces_of_event
 
 RECEIVERS_MAX = 1000
 """Receivers whose waiting events are searched."""

@@ -1,4 +1,4 @@
-"""Events with a time, as a producer publishes them, and their entries."""
+"""Timed events, as a producer publishes them, and their entries."""
 
 import time
 

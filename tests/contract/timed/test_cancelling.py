@@ -1,10 +1,9 @@
-"""Waiting events are cancelled and erased; a due event of one that is gone is dropped."""
+"""Timed events are cancelled and erased; a due event of one that is gone is dropped."""
 
 from streams.installation.topology import Names
-from streams.later.entries import Cancelled, Cancelling, Entry, cancel, entry_in, erase, events_age_s
-from streams.later.listing import entries_of_event, traces_of_event
 from streams.nats.jetstream import JetStream
-from tests.contract.later.timed import FAR_S, A, at, entries
+from streams.timed.entries import Cancelled, Cancelling, Entry, cancel, entry_in, erase, events_age_s
+from streams.timed.listing import entries_of_event, traces_of_event
 from tests.contract.support.routers import (
     TENANT,
     OpenOwner,
@@ -13,6 +12,7 @@ from tests.contract.support.routers import (
     settled,
     subscribe,
 )
+from tests.contract.timed.publishing import FAR_S, A, at, entries
 
 
 async def only_entry(js: JetStream, names: Names) -> Entry:

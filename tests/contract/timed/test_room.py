@@ -1,12 +1,11 @@
-"""The room for waiting events: a tenant beyond its share waits, and others store theirs."""
+"""The room for timed events: a tenant beyond its share waits, and others store theirs."""
 
 import pytest
 
 from streams.installation.topology import Names
-from streams.later import room
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from tests.contract.later.timed import FAR_S, NEIGHBOUR, A, at, entries
+from streams.timed import room
 from tests.contract.support.routers import (
     PARTITION,
     TENANT,
@@ -16,6 +15,7 @@ from tests.contract.support.routers import (
     stored,
     subscribe,
 )
+from tests.contract.timed.publishing import FAR_S, NEIGHBOUR, A, at, entries
 from tests.support.waiting import until_true
 
 LARGE = b"x" * 3_000

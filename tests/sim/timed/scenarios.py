@@ -1,15 +1,15 @@
-"""Events become due while owners die, and while what was sent long ago arrives: each is routed once."""
+"""Timed events become due while owners die, and while what was sent long ago arrives: each is routed once."""
 
 from collections.abc import Callable
 
 from streams.installation.later_subjects import MINUTE_S
-from streams.later.entries import cancel, events_age_s
-from streams.later.listing import entries_of_event
-from streams.later.opener import SECOND_SWEEP_S
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import rfc3339
 from streams.nats.wire import Message
+from streams.timed.entries import cancel, events_age_s
+from streams.timed.listing import entries_of_event
+from streams.timed.opener import SECOND_SWEEP_S
 from tests.sim.stage import R, Stage, staged
 from tests.sim.world.process import EPOCH_S, Process
 

@@ -1,4 +1,4 @@
-"""Lists of waiting events: the next first, page by page, at the cost of what is on the page."""
+"""Lists of timed events: the next first, page by page, at the cost of what is on the page."""
 
 import time
 from typing import Any
@@ -7,13 +7,13 @@ import pytest
 
 from actors.ids import stable_hash
 from streams.installation.topology import Names
-from streams.later import listing
-from streams.later.entries import entry_in
-from streams.later.listing import ListStart, list_entries
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
-from tests.contract.later.timed import A
+from streams.timed import listing
+from streams.timed.entries import entry_in
+from streams.timed.listing import ListStart, list_entries
 from tests.contract.support.routers import stored
+from tests.contract.timed.publishing import A
 
 DAY_S = 86_400
 

@@ -1,4 +1,4 @@
-"""Lists the events that wait for their time, the next first, within bounds."""
+"""Lists the timed events that wait, the next first, within bounds."""
 
 from collections.abc import AsyncIterator
 
@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from streams.installation.later_subjects import DAY_S, HOUR_S, MINUTE_S
 from streams.installation.topology import Names
-from streams.later.entries import Cancelled, Entry, Taken, entry_in, id_hash
-from streams.later.terms import AHEAD_MAX_S
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
+from streams.timed.entries import Cancelled, Entry, Taken, entry_in, id_hash
+from streams.timed.timing import AHEAD_MAX_S
 
 OVERDUE_SHOWN_S = 3_600
 """Time for which an entry is listed whose time has come: so long it may wait for a node."""
@@ -27,7 +27,7 @@ class ListStart(Struct, frozen=True, order=True):
     position: int
 
 
-class WaitingList(Struct, frozen=True):
+class EntryList(Struct, frozen=True):
     """Entries, the next first. `next`: the place of the last one if there are others, or may be."""
 
     entries: list[Entry]
@@ -43,7 +43,7 @@ async def list_entries(
     only_for: str = "",
     limit: int | None = None,
     after: ListStart | None = None,
-) -> WaitingList:
+) -> EntryList:
     """The entries of a tenant, or of all. Raises `Unavailable` and `ApiError`.
 
     `only_for`: only events for this one receiver.
@@ -52,12 +52,12 @@ async def list_entries(
     last = after or ListStart(int(now) - OVERDUE_SHOWN_S, 0)
     async for place, message in _walk(js, names, tenant or "*", last, int(now + AHEAD_MAX_S) + DAY_S):
         if len(found) == limit or read == READ_MAX:
-            return WaitingList(found, last)
+            return EntryList(found, last)
         read, last = read + 1, place
         entry = entry_in(names, message)
         if isinstance(entry, Entry) and only_for in ("", entry.only_for):
             found.append(entry)
-    return WaitingList(found, None)
+    return EntryList(found, None)
 
 
 async def entries_of_event(js: JetStream, names: Names, tenant: str, event: str) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""Entries: one message for each event that waits, replaced by a stub once the event is taken or cancelled.
+"""Entries: one message for each timed event, replaced by a stub once the event is taken or cancelled.
 
 Each write is conditional, so nothing else has to be fenced (`docs/decisions/delivery-at-a-time.md`). What is
 at the subject of an entry is read from the leader, and the condition of the write that follows decides.
@@ -17,7 +17,6 @@ from actors.machine.event import Event
 from actors.times_as_text import instant_text
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
-from streams.later.terms import DUE_PROBLEM
 from streams.nats.answers import Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -39,6 +38,7 @@ from streams.nats.wire_names import (
     WRONG_LAST_SEQUENCE,
 )
 from streams.reading.messages import CONTENT_TYPE_DEFAULT
+from streams.timed.timing import DUE_PROBLEM
 
 STUB_OUTLIVES_S = 86_400
 """Time by which a stub outlives a message of the events: room for clocks and for work under way."""
@@ -49,7 +49,7 @@ _PASSED_ON = (EVENT_ID, EVENT_REGION, CONTENT_TYPE, TRACEPARENT, TRACESTATE, ONL
 
 
 class Entry(Struct, frozen=True):
-    """An event that waits. `position`: of the entry; `published_at`: when the event was stored."""
+    """A timed event that waits. `position`: of the entry; `published_at`: when the event was stored."""
 
     place: EntryPlace
     position: int
@@ -68,10 +68,10 @@ class Entry(Struct, frozen=True):
     def may_have_made(self, due: Event) -> bool:
         """True if a due event equals the entry, and is not early; else a producer has forged it."""
         headers = self.message.headers
-        terms = (self.id, self.type, headers.get(EVENT_REGION, ""), self.only_for)
+        address = (self.id, self.type, headers.get(EVENT_REGION, ""), self.only_for)
         content = (headers.get(CONTENT_TYPE, CONTENT_TYPE_DEFAULT), self.message.data)
         return (
-            terms == (due.id, due.type, due.region, due.only_for)
+            address == (due.id, due.type, due.region, due.only_for)
             and content == (due.content_type, due.body)
             and due.stored_at >= self.place.second - CLOCKS_DIFFER_MAX_S
         )

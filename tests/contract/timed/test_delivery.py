@@ -1,4 +1,4 @@
-"""Events with a time: stored by the router, published when due, and routed once."""
+"""Timed events: stored by the router, published when due, and routed once."""
 
 import asyncio
 import time
@@ -9,10 +9,9 @@ from actors.ids import stable_hash
 from actors.times_as_text import instant_text
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
-from streams.later import opener
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from tests.contract.later.timed import FAR_S, NEIGHBOUR, A, B, at, entries
+from streams.timed import opener
 from tests.contract.support.faults import ack_lost, after, refused
 from tests.contract.support.routers import (
     PARTITION,
@@ -26,6 +25,7 @@ from tests.contract.support.routers import (
     stored,
     subscribe,
 )
+from tests.contract.timed.publishing import FAR_S, NEIGHBOUR, A, B, at, entries
 from tests.support.waiting import until, until_true
 
 FLOOD = 60

@@ -1,4 +1,4 @@
-"""Keeps one tenant from filling the stream of waiting events: what exceeds its share waits elsewhere.
+"""Keeps one tenant from filling the stream of timed events: what exceeds its share waits elsewhere.
 
 As long as half of the room is free, no tenant's share matters. Beyond that, a tenant that has an eighth of
 the room stores nothing more: its events wait in the events stream, where floods of one tenant are dealt with
@@ -30,8 +30,8 @@ TENANTS_MAX = 64
 log = logging.getLogger(__name__)
 
 
-class LaterRoom:
-    """The room for waiting events, as the router of one partition sees it."""
+class EntryRoom:
+    """The room for entries, as the router of one partition sees it."""
 
     def __init__(self, js: JetStream, names: Names, on_broken: Callable[[str], None]) -> None:
         self._js = js

@@ -23,7 +23,13 @@ from msgspec import Struct
 from actors.errors import Unavailable
 from streams.installation.later_subjects import MINUTE_S, spans
 from streams.installation.topology import Names
-from streams.later.entries import (
+from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
+from streams.nats.errors import ApiError
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
+from streams.nats.retry import GatheredReasonLog, Pauses
+from streams.nats.wire_names import MESSAGE_TOO_LARGE
+from streams.tasks import cancel_and_wait, on_defect
+from streams.timed.entries import (
     CLOCKS_DIFFER_MAX_S,
     Cancelled,
     Entry,
@@ -32,12 +38,6 @@ from streams.later.entries import (
     entry_in,
     events_age_s,
 )
-from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
-from streams.nats.errors import ApiError
-from streams.nats.jetstream import ALL_SUBJECTS, JetStream
-from streams.nats.retry import GatheredReasonLog, Pauses
-from streams.nats.wire_names import MESSAGE_TOO_LARGE
-from streams.tasks import cancel_and_wait, on_defect
 
 SPLIT_AFTER = 256
 """Entries of a pile after which it is split by tenant."""
