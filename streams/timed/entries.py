@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from actors.errors import InvalidName, Unavailable
 from actors.ids import check_type, stable_hash
 from actors.machine.event import Event
-from actors.times_as_text import instant_text
+from actors.times_as_text import exact_instant_text
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
 from streams.nats.answers import Put, Refused, Stored, StoredMessage, Unanswered
@@ -109,9 +109,14 @@ def id_hash(event: str) -> str:
     return stable_hash(event)
 
 
+def due_second(at: float) -> int:
+    """The second in which an event is due that asks for this time: the next full one."""
+    return math.ceil(at)
+
+
 def place_of(event: Event, partition: int, tenant: str, source: int) -> EntryPlace:
-    """The place of an event that waits; it is due at the next full second."""
-    return EntryPlace(partition, math.ceil(event.deliver_at), tenant, id_hash(event.id), source)
+    """The place of an event that waits."""
+    return EntryPlace(partition, due_second(event.deliver_at), tenant, id_hash(event.id), source)
 
 
 def place_of_due(event: Event, partition: int, tenant: str) -> EntryPlace:
@@ -127,7 +132,7 @@ def entry_put(names: Names, place: EntryPlace, event: Event) -> Put:
         EVENT_ID: event.id,
         EVENT_TYPE: event.type,
         EVENT_PUBLISHED: f"{event.stored_at:.3f}",
-        DELIVER_AT: instant_text(event.deliver_at),
+        DELIVER_AT: exact_instant_text(event.deliver_at),
     }
     if event.content_type != CONTENT_TYPE_DEFAULT:
         headers[CONTENT_TYPE] = event.content_type
@@ -234,24 +239,9 @@ async def erase(js: JetStream, names: Names, entry: Entry, age_s: float) -> bool
     Raises `Unavailable` and `ApiError`; then it has to be called again.
     """
     erased = await js.delete(names.later, entry.position)
-    subject = entry.message.subject
-    headers = {CANCELLED: "erased", EXPECTED: "0"} | _lifetime(age_s)
-    match await js.publish(subject, b"", headers):
-        case Stored():
-            return erased
-        case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
-            return erased  # It was taken or cancelled before, or a late publish of it will be found.
-        case Refused(code, text):
-            raise ApiError(code, text)
-        case Unanswered(why):
-            raise Unavailable(why)
-        case never:
-            assert_never(never)
-
-
-def _lifetime(age_s: float) -> dict[str, str]:
-    """The header that lets a stub outlive every message of the events."""
-    return {TTL: f"{math.ceil(age_s) + STUB_OUTLIVES_S}s"} if age_s < math.inf else {}
+    # If something is there, it was taken or cancelled before, or a late publish of it will be found.
+    await _put_stub(js, entry.message.subject, {CANCELLED: "erased"}, 0, age_s)
+    return erased
 
 
 async def replace_entry(js: JetStream, entry: Entry, stub: dict[str, str], age_s: float) -> bool:
@@ -259,8 +249,13 @@ async def replace_entry(js: JetStream, entry: Entry, stub: dict[str, str], age_s
 
     Raises `Unavailable`, also if the stub may be stored, and `ApiError`.
     """
-    headers = stub | {EXPECTED: str(entry.position)} | _lifetime(age_s)
-    match await js.publish(entry.message.subject, b"", headers):
+    return await _put_stub(js, entry.message.subject, stub, entry.position, age_s)
+
+
+async def _put_stub(js: JetStream, subject: str, stub: dict[str, str], expected: int, age_s: float) -> bool:
+    """Put a stub that outlives every message of the events; False if the `expected` message is not there."""
+    lifetime = {TTL: f"{math.ceil(age_s) + STUB_OUTLIVES_S}s"} if age_s < math.inf else {}
+    match await js.publish(subject, b"", stub | {EXPECTED: str(expected)} | lifetime):
         case Stored():
             return True
         case Refused(code=code) if code == WRONG_LAST_SEQUENCE:

@@ -61,7 +61,7 @@ def timing_of(headers: Mapping[str, str], tenant: str, stored_at: float) -> Timi
 
 
 def parsed_time(text: str) -> float | None:
-    """The time of a text in RFC 3339, in seconds since the epoch; None if it is none."""
+    """The time of a text in RFC 3339, in seconds since the epoch, cut to microseconds; None if it is none."""
     if not _TIME.match(text):
         return None
     try:

@@ -120,12 +120,11 @@ class ErasureSteps:
     async def _erase_entries(self, progress: ErasureProgress) -> str:
         """Erase the event where it waits for its time; a due event of it is dropped from then on."""
         js, names, erasure = self._js, self._names, progress.erasure
-        while found := await entries_of_event(js, names, erasure.tenant, erasure.event):
-            age_s = await events_age_s(js, names)
-            for entry in found:
-                progress.found += 1
-                if await erase(js, names, entry, age_s):
-                    progress.count(events=1, waiting=1)
+        age_s = await events_age_s(js, names)
+        async for entry in entries_of_event(js, names, erasure.tenant, erasure.event):
+            progress.found += 1
+            if await erase(js, names, entry, age_s):
+                progress.count(events=1, waiting=1)
         return ""
 
     async def _erase_events(self, progress: ErasureProgress) -> str:

@@ -300,19 +300,8 @@ async def _why_none(
         seen += page.seen
         if seen >= SEARCHED_MAX:
             break
-    was_cancelled = False
-    for trace in await traces_of_event(js, names, among, event):
-        match trace:
-            case Entry(deliver_at=at):
-                return _Whereabouts(f"it waits for its time, {at}")
-            case Cancelled():
-                was_cancelled = True  # Another event of this id may wait nevertheless.
-            case Taken():
-                pass
-            case _:
-                assert_never(trace)
-    if was_cancelled:
-        return _Whereabouts("it was cancelled before its time")
+    if why := await _why_timed(access, event, among, notes):
+        return _Whereabouts(why)
     if unread:
         which = " or ".join(unread)
         notes.append(
@@ -351,6 +340,25 @@ async def _why_none(
             f"it is not among the newest {SEARCHED_MAX} messages of the streams", stored=False
         )
     return _Whereabouts(NEVER_PUBLISHED, stored=False)
+
+
+async def _why_timed(access: Access, event: str, among: str, notes: list[str]) -> str:
+    """The reason if the event waits for its time, or was cancelled; else empty."""
+    was_cancelled, count = False, 0
+    async for trace in traces_of_event(access.js, access.names, among, event):
+        match trace.what:
+            case Entry(deliver_at=at):
+                return f"it waits for its time, {at}"
+            case Cancelled():
+                was_cancelled = True  # Another event of this id may wait nevertheless.
+            case Taken():
+                pass
+            case _:
+                assert_never(trace.what)
+        if (count := count + 1) == SEARCHED_MAX:
+            notes.append(f"it had a time more than {SEARCHED_MAX} times; only those were searched")
+            break
+    return "it was cancelled before its time" if was_cancelled else ""
 
 
 async def _why_no_copy(access: Access, tenant: str, kind: str) -> str:

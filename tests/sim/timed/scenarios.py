@@ -208,7 +208,7 @@ def event_is_cancelled_while_it_is_taken() -> None:
 
         async def cancel_it(js: JetStream) -> None:
             names = stage.run.names
-            (entry,) = await entries_of_event(js, names, "acme", "one")
+            (entry,) = [each async for each in entries_of_event(js, names, "acme", "one")]
             await cancel(js, names, entry, "ada", await events_age_s(js, names))
 
         stage.do(cancel_it)
