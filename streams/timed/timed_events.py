@@ -40,7 +40,7 @@ class TimedEvents:
         self._taking: set[asyncio.Task[Taking]] = set()
         self._age_s: float | None = None
         self._reason_log = GatheredReasonLog(js, log, "later.untaken")
-        self._room = EntryRoom(js, names, on_broken)
+        self._room = EntryRoom(js, names, partition, on_broken)
         self._opener = opener
 
     def start(self) -> None:

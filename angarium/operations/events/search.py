@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import assert_never
 
 from msgspec import Struct, field
 
@@ -24,6 +23,7 @@ from actors.times_as_text import instant_text
 from angarium import quantities
 from angarium.access import Access
 from angarium.operations.control_requests.inspection import StateDocument, inspect_receiver
+from angarium.operations.events.timed_traces import DueEvent, timed_traces
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health
@@ -37,8 +37,6 @@ from streams.nats.jetstream import JetStream
 from streams.observation.receiver_snapshots import receiver_snapshots
 from streams.reading.messages import HEADERS_UNREAD, stored_event
 from streams.routing.fanout import event_in
-from streams.timed.entries import Cancelled, Entry, Taken
-from streams.timed.listing import traces_of_event
 
 RECEIVERS_MAX = 1000
 """Receivers whose waiting events are searched."""
@@ -90,6 +88,7 @@ class EventSearch(Struct, frozen=True, kw_only=True):
 
     `stored`: a stream has the event, although it waits for no receiver. `unrouted`: it waits to be routed,
     as `why_none` says. `letter`: the number of the dead letter that it is. `erased`: one for each tenant.
+    `due`: the last events of the id whose time had come, if they had one.
     """
 
     waiting: list[WaitingDelivery]
@@ -99,6 +98,7 @@ class EventSearch(Struct, frozen=True, kw_only=True):
     unrouted: bool = False
     letter: int | None = None
     erased: list[ErasedEvent] = field(default_factory=list)
+    due: list[DueEvent] = field(default_factory=list)
 
     def why_unknown(self, event: str) -> str:
         """The beginning of the sentence that no receiver has the event; `why_none` is its end."""
@@ -195,9 +195,11 @@ async def search_event(
     found.sort(key=lambda each: each.receiver)
     tenants = [tenant] if tenant else sorted({tenant_of(each) for each in there})
     erased = await _erasures(access, event, tenants, notes)
+    timed = await timed_traces(access, event, among, notes)
     if found or recorded:
-        return EventSearch(waiting=found, why_none="", notes=notes, erased=[each.shown for each in erased])
-    none = await _why_none(access, event, among, why_unrecorded, notes)
+        shown = [each.shown for each in erased]
+        return EventSearch(waiting=found, why_none="", notes=notes, erased=shown, due=timed.due)
+    none = await _why_none(access, event, among, why_unrecorded, notes, timed.why_none)
     if not none.stored:
         erased = [each for each in erased if each.anything]
     why = none.why
@@ -206,7 +208,7 @@ async def search_event(
         why = "its erasure is under way" if at is None else f"it was erased at {at}"
     return EventSearch(
         waiting=[], why_none=why, notes=notes, stored=none.stored, unrouted=none.unrouted,
-        letter=none.letter, erased=[each.shown for each in erased],
+        letter=none.letter, erased=[each.shown for each in erased], due=timed.due,
     )  # fmt: skip
 
 
@@ -282,9 +284,17 @@ def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: flo
 
 
 async def _why_none(
-    access: Access, event: str, among: str, why_unrecorded: Callable[[float], str], notes: list[str]
+    access: Access,
+    event: str,
+    among: str,
+    why_unrecorded: Callable[[float], str],
+    notes: list[str],
+    why_timed: str,
 ) -> _Whereabouts:
-    """The reason why an event waits for no receiver; `notes` gets what may be the event under another id."""
+    """The reason why an event waits for no receiver; `notes` gets what may be the event under another id.
+
+    `why_timed`: the reason if the event has a time, or had one.
+    """
     js, names, letters = access.js, access.names, DeadLetters(access.js, access.names)
     seen, unread = 0, list[str]()
     async for page in letters.newest(LetterFilter(receivers=f"{among}.*"), await letters.end()):
@@ -300,8 +310,8 @@ async def _why_none(
         seen += page.seen
         if seen >= SEARCHED_MAX:
             break
-    if why := await _why_timed(access, event, among, notes):
-        return _Whereabouts(why)
+    if why_timed:
+        return _Whereabouts(why_timed)
     if unread:
         which = " or ".join(unread)
         notes.append(
@@ -340,25 +350,6 @@ async def _why_none(
             f"it is not among the newest {SEARCHED_MAX} messages of the streams", stored=False
         )
     return _Whereabouts(NEVER_PUBLISHED, stored=False)
-
-
-async def _why_timed(access: Access, event: str, among: str, notes: list[str]) -> str:
-    """The reason if the event waits for its time, or was cancelled; else empty."""
-    was_cancelled, count = False, 0
-    async for trace in traces_of_event(access.js, access.names, among, event):
-        match trace.what:
-            case Entry(deliver_at=at):
-                return f"it waits for its time, {at}"
-            case Cancelled():
-                was_cancelled = True  # Another event of this id may wait nevertheless.
-            case Taken():
-                pass
-            case _:
-                assert_never(trace.what)
-        if (count := count + 1) == SEARCHED_MAX:
-            notes.append(f"it had a time more than {SEARCHED_MAX} times; only those were searched")
-            break
-    return "it was cancelled before its time" if was_cancelled else ""
 
 
 async def _why_no_copy(access: Access, tenant: str, kind: str) -> str:

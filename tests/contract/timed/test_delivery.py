@@ -13,6 +13,7 @@ from streams.installation.topology import Names
 from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
+from streams.routing import lanes
 from streams.timed import opener
 from streams.timed.entries import due_second
 from tests.contract.support.faults import ack_lost, after, refused
@@ -221,6 +222,27 @@ async def test_others_do_not_wait_while_an_event_is_taken(
     await has_stored(js, names, A, [b"due", b"next"])
 
 
+async def test_copies_do_not_wait_while_nats_takes_no_entry(
+    js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lanes have one sender, and the node one slot, and the entry is not answered."""
+    monkeypatch.setattr(lanes, "SENDERS_MAX", 1)
+    await subscribe(js, names, f"{NEIGHBOUR}.n")
+    owner, headers, is_answered = await open_owner(copy_slots=1), at(FAR_S), asyncio.Event()
+    second = due_second(datetime.fromisoformat(headers["Angarium-Deliver-At"]).timestamp())
+    place = EntryPlace(PARTITION, second, TENANT, stable_hash("x"), 1)
+    subject = names.later_subjects.entry(place)
+    owner.js.faults[subject].append(after(is_answered.wait))
+    await announce(js, names, b"timed", headers={**headers, "Angarium-Id": "x"})
+    await until(lambda: len(owner.js.published[subject]) == 1)
+    await announce(js, names, b"of a neighbour", tenant=NEIGHBOUR)
+    await has_stored(js, names, f"{NEIGHBOUR}.n", [b"of a neighbour"])
+    assert await entries(js, names) == []
+    is_answered.set()
+    await settled(js, names, 2)
+    assert len(await entries(js, names)) == 1
+
+
 async def test_an_event_that_is_too_large_to_wait_becomes_a_dead_letter(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
@@ -228,11 +250,12 @@ async def test_an_event_that_is_too_large_to_wait_becomes_a_dead_letter(
     owner = await open_owner()
     info = await js.existing_stream(names.later)
     body = b"x" * (info.config["max_msg_size"] - 100)
+    owner.js.faults[names.dead(f"{TENANT}._events")].append(refused(10077))
     await announce(js, names, body, headers=at(FAR_S))
     await settled(js, names, 1)
     (letter,) = (await js.read(names.dead_letters, names.dead(f"{TENANT}._events"), 1)).messages
     assert letter.headers["Angarium-Problem"] == "the event is too large to wait for its time"
-    assert owner.totals.malformed == 1
+    assert (owner.totals.events, owner.totals.malformed) == (1, 1)
 
 
 async def test_a_foreign_message_among_the_entries_is_left_alone(

@@ -113,3 +113,4 @@ async def test_a_forged_due_event_that_is_evicted_is_malformed(
     found = (await js.read(names.dead_letters, names.dead(f"{TENANT}.*"), 1, 100)).messages
     of_forged = [each.headers["Angarium-Reason"] for each in found if each.data == b"forged"]
     assert (of_forged, [each.data for each in await letters(js, names)]) == (["malformed"], [b"forged"])
+    assert owner.totals.malformed == 1
