@@ -17,7 +17,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "lost_tails",
         "journal",
         "reading",
-        "alert_events buckets dead_letters later",
+        "alert_events buckets dead_letters timed",
         "resending routing fleet",
         "control_requests erasing observation producer server storage",
         "journal_feed",

@@ -1,4 +1,4 @@
-"""Keeps one tenant from filling the stream of waiting events: what exceeds its share waits elsewhere.
+"""Keeps one tenant from filling the stream of timed events: what exceeds its share waits elsewhere.
 
 As long as half of the room is free, no tenant's share matters. Beyond that, a tenant that has an eighth of
 the room stores nothing more: its events wait in the events stream, where floods of one tenant are dealt with
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from actors.errors import Unavailable
 from streams.installation.topology import Names
+from streams.nats.answers import StreamInfo
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import GatheredReasonLog
@@ -30,11 +31,12 @@ TENANTS_MAX = 64
 log = logging.getLogger(__name__)
 
 
-class LaterRoom:
-    """The room for waiting events, as the router of one partition sees it."""
+class EntryRoom:
+    """The room for entries, as the router of one partition sees it."""
 
-    def __init__(self, js: JetStream, names: Names, on_broken: Callable[[str], None]) -> None:
+    def __init__(self, js: JetStream, names: Names, partition: int, on_broken: Callable[[str], None]) -> None:
         self._js = js
+        self._partition = partition
         self._names = names
         self._on_broken = on_broken
         self._beyond: frozenset[str] = frozenset()
@@ -62,16 +64,16 @@ class LaterRoom:
     async def _look(self) -> None:
         storing, self._storing = list(self._storing)[:TENANTS_MAX], {}
         try:
-            self._beyond = frozenset([each for each in storing if await self._is_beyond(each)])
+            info = await self._js.existing_stream(self._names.later)
+            if info.max_bytes <= 0 or info.bytes <= (1 - FREE_SHARE) * info.max_bytes:
+                storing = []
+            self._beyond = frozenset([each for each in storing if await self._is_beyond(each, info)])
         except (Unavailable, ApiError) as error:
-            self._reason_log.log_once(str(error))
+            self._reason_log.log_once(str(error), partition=self._partition)
         else:
             self._reason_log.clear()
 
-    async def _is_beyond(self, tenant: str) -> bool:
-        info = await self._js.existing_stream(self._names.later)
-        if info.max_bytes <= 0 or info.bytes <= (1 - FREE_SHARE) * info.max_bytes:
-            return False
+    async def _is_beyond(self, tenant: str, info: StreamInfo) -> bool:
         subject = self._names.later_subjects.tenant_entries(tenant)
         parts = await sample_stream(self._js, info, SAMPLES_MAX, subject)
         return sum(each.size for each in parts) > TENANT_SHARE * info.max_bytes

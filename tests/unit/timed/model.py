@@ -1,4 +1,4 @@
-"""A model of one event that waits for its time: all interleavings of its writes and of crashes.
+"""A model of one timed event: all interleavings of its writes and of crashes.
 
 The event lies in the events stream, is stored as an entry, is published again when it is due, and is routed
 when its entry is taken (`docs/decisions/delivery-at-a-time.md`). Every write is first *under way*, and is

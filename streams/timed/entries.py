@@ -1,4 +1,4 @@
-"""Entries: one message for each event that waits, replaced by a stub once the event is taken or cancelled.
+"""Entries: one message for each timed event, replaced by a stub once the event is taken or cancelled.
 
 Each write is conditional, so nothing else has to be fenced (`docs/decisions/delivery-at-a-time.md`). What is
 at the subject of an entry is read from the leader, and the condition of the write that follows decides.
@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from actors.errors import InvalidName, Unavailable
 from actors.ids import check_type, stable_hash
 from actors.machine.event import Event
-from actors.times_as_text import instant_text
+from actors.times_as_text import exact_instant_text
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
-from streams.later.terms import DUE_PROBLEM
 from streams.nats.answers import Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
@@ -39,6 +38,7 @@ from streams.nats.wire_names import (
     WRONG_LAST_SEQUENCE,
 )
 from streams.reading.messages import CONTENT_TYPE_DEFAULT
+from streams.timed.timing import DUE_PROBLEM
 
 STUB_OUTLIVES_S = 86_400
 """Time by which a stub outlives a message of the events: room for clocks and for work under way."""
@@ -49,7 +49,7 @@ _PASSED_ON = (EVENT_ID, EVENT_REGION, CONTENT_TYPE, TRACEPARENT, TRACESTATE, ONL
 
 
 class Entry(Struct, frozen=True):
-    """An event that waits. `position`: of the entry; `published_at`: when the event was stored."""
+    """A timed event that waits. `position`: of the entry; `published_at`: when the event was stored."""
 
     place: EntryPlace
     position: int
@@ -68,10 +68,10 @@ class Entry(Struct, frozen=True):
     def may_have_made(self, due: Event) -> bool:
         """True if a due event equals the entry, and is not early; else a producer has forged it."""
         headers = self.message.headers
-        terms = (self.id, self.type, headers.get(EVENT_REGION, ""), self.only_for)
+        address = (self.id, self.type, headers.get(EVENT_REGION, ""), self.only_for)
         content = (headers.get(CONTENT_TYPE, CONTENT_TYPE_DEFAULT), self.message.data)
         return (
-            terms == (due.id, due.type, due.region, due.only_for)
+            address == (due.id, due.type, due.region, due.only_for)
             and content == (due.content_type, due.body)
             and due.stored_at >= self.place.second - CLOCKS_DIFFER_MAX_S
         )
@@ -109,9 +109,14 @@ def id_hash(event: str) -> str:
     return stable_hash(event)
 
 
+def due_second(at: float) -> int:
+    """The second in which an event is due that asks for this time: the next full one."""
+    return math.ceil(at)
+
+
 def place_of(event: Event, partition: int, tenant: str, source: int) -> EntryPlace:
-    """The place of an event that waits; it is due at the next full second."""
-    return EntryPlace(partition, math.ceil(event.deliver_at), tenant, id_hash(event.id), source)
+    """The place of an event that waits."""
+    return EntryPlace(partition, due_second(event.deliver_at), tenant, id_hash(event.id), source)
 
 
 def place_of_due(event: Event, partition: int, tenant: str) -> EntryPlace:
@@ -127,7 +132,7 @@ def entry_put(names: Names, place: EntryPlace, event: Event) -> Put:
         EVENT_ID: event.id,
         EVENT_TYPE: event.type,
         EVENT_PUBLISHED: f"{event.stored_at:.3f}",
-        DELIVER_AT: instant_text(event.deliver_at),
+        DELIVER_AT: exact_instant_text(event.deliver_at),
     }
     if event.content_type != CONTENT_TYPE_DEFAULT:
         headers[CONTENT_TYPE] = event.content_type
@@ -234,24 +239,9 @@ async def erase(js: JetStream, names: Names, entry: Entry, age_s: float) -> bool
     Raises `Unavailable` and `ApiError`; then it has to be called again.
     """
     erased = await js.delete(names.later, entry.position)
-    subject = entry.message.subject
-    headers = {CANCELLED: "erased", EXPECTED: "0"} | _lifetime(age_s)
-    match await js.publish(subject, b"", headers):
-        case Stored():
-            return erased
-        case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
-            return erased  # It was taken or cancelled before, or a late publish of it will be found.
-        case Refused(code, text):
-            raise ApiError(code, text)
-        case Unanswered(why):
-            raise Unavailable(why)
-        case never:
-            assert_never(never)
-
-
-def _lifetime(age_s: float) -> dict[str, str]:
-    """The header that lets a stub outlive every message of the events."""
-    return {TTL: f"{math.ceil(age_s) + STUB_OUTLIVES_S}s"} if age_s < math.inf else {}
+    # If something is there, it was taken or cancelled before, or a late publish of it will be found.
+    await _put_stub(js, entry.message.subject, {CANCELLED: "erased"}, 0, age_s)
+    return erased
 
 
 async def replace_entry(js: JetStream, entry: Entry, stub: dict[str, str], age_s: float) -> bool:
@@ -259,8 +249,13 @@ async def replace_entry(js: JetStream, entry: Entry, stub: dict[str, str], age_s
 
     Raises `Unavailable`, also if the stub may be stored, and `ApiError`.
     """
-    headers = stub | {EXPECTED: str(entry.position)} | _lifetime(age_s)
-    match await js.publish(entry.message.subject, b"", headers):
+    return await _put_stub(js, entry.message.subject, stub, entry.position, age_s)
+
+
+async def _put_stub(js: JetStream, subject: str, stub: dict[str, str], expected: int, age_s: float) -> bool:
+    """Put a stub that outlives every message of the events; False if the `expected` message is not there."""
+    lifetime = {TTL: f"{math.ceil(age_s) + STUB_OUTLIVES_S}s"} if age_s < math.inf else {}
+    match await js.publish(subject, b"", stub | {EXPECTED: str(expected)} | lifetime):
         case Stored():
             return True
         case Refused(code=code) if code == WRONG_LAST_SEQUENCE:

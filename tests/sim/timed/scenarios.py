@@ -1,15 +1,15 @@
-"""Events become due while owners die, and while what was sent long ago arrives: each is routed once."""
+"""Timed events become due while owners die, and while what was sent long ago arrives: each is routed once."""
 
 from collections.abc import Callable
 
 from streams.installation.later_subjects import MINUTE_S
-from streams.later.entries import cancel, events_age_s
-from streams.later.listing import entries_of_event
-from streams.later.opener import SECOND_SWEEP_S
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import rfc3339
 from streams.nats.wire import Message
+from streams.timed.entries import cancel, events_age_s
+from streams.timed.listing import entries_of_event
+from streams.timed.opener import SECOND_SWEEP_S
 from tests.sim.stage import R, Stage, staged
 from tests.sim.world.process import EPOCH_S, Process
 
@@ -208,7 +208,7 @@ def event_is_cancelled_while_it_is_taken() -> None:
 
         async def cancel_it(js: JetStream) -> None:
             names = stage.run.names
-            (entry,) = await entries_of_event(js, names, "acme", "one")
+            (entry,) = [each async for each in entries_of_event(js, names, "acme", "one")]
             await cancel(js, names, entry, "ada", await events_age_s(js, names))
 
         stage.do(cancel_it)

@@ -8,9 +8,9 @@ from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.routing import tenants
-from tests.contract.later.timed import FAR_S, A, B, at, entries
 from tests.contract.support.faults import after
 from tests.contract.support.routers import TENANT, OpenOwner, announce, has_stored, settled, stored, subscribe
+from tests.contract.timed.publishing import FAR_S, A, B, at, entries
 from tests.support.waiting import until
 
 SOON_S = 600.0
@@ -33,7 +33,7 @@ async def announce_forged(
     await announce(js, names, b"later", event_type, headers={name: due[name] for name in due if due[name]})
 
 
-async def test_a_forged_due_event_cannot_change_the_content_of_a_waiting_one(
+async def test_a_forged_due_event_cannot_change_the_content_of_a_timed_one(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     await subscribe(js, names, A)
@@ -56,7 +56,7 @@ async def test_a_forged_due_event_cannot_change_the_content_of_a_waiting_one(
         ("a", {"Angarium-To": ""}), ("a", {"Angarium-To": "a"}), ("a", {"Content-Type": ""}),
     ],
 )  # fmt: skip
-async def test_a_forged_due_event_cannot_change_the_terms_of_a_waiting_one(
+async def test_a_forged_due_event_cannot_change_the_headers_of_a_timed_one(
     js: JetStream, names: Names, open_owner: OpenOwner, event_type: str, other: dict[str, str]
 ) -> None:
     await subscribe(js, names, A)
@@ -71,10 +71,10 @@ async def test_a_forged_due_event_cannot_change_the_terms_of_a_waiting_one(
     assert await stored(js, names, A) == await stored(js, names, B) == []
 
 
-async def test_a_forged_due_event_cannot_bring_a_waiting_one_forward(
+async def test_a_forged_due_event_cannot_bring_a_timed_one_forward(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """The forged event has all the terms of the entry, and comes hours before its time."""
+    """The forged event has all the headers of the entry, and comes hours before its time."""
     await subscribe(js, names, B)
     await open_owner()
     await announce_forged(js, names, 2 * FAR_S)
@@ -113,3 +113,4 @@ async def test_a_forged_due_event_that_is_evicted_is_malformed(
     found = (await js.read(names.dead_letters, names.dead(f"{TENANT}.*"), 1, 100)).messages
     of_forged = [each.headers["Angarium-Reason"] for each in found if each.data == b"forged"]
     assert (of_forged, [each.data for each in await letters(js, names)]) == (["malformed"], [b"forged"])
+    assert owner.totals.malformed == 1

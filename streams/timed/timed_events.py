@@ -1,4 +1,4 @@
-"""Events of one partition that wait for their time, as its router sees them: stored, opened, taken."""
+"""The timed events of one partition, as its router sees them: stored, opened, taken."""
 
 import asyncio
 import logging
@@ -10,17 +10,17 @@ from actors.errors import Unavailable
 from actors.machine.event import Event
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
-from streams.later.entries import Taking, entry_put, events_age_s, judged, place_of, place_of_due, take
-from streams.later.opener import Opener
-from streams.later.room import LaterRoom
 from streams.nats.answers import Answer, Refused, Stored, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import GatheredReasonLog, Pauses
 from streams.nats.wire_names import MESSAGE_TOO_LARGE, WRONG_LAST_SEQUENCE
 from streams.tasks import on_defect
+from streams.timed.entries import Taking, entry_put, events_age_s, judged, place_of, place_of_due, take
+from streams.timed.opener import Opener
+from streams.timed.room import EntryRoom
 
-LANE = "_later"
+LANE = "_timed"
 """The lane of a tenant's events that are stored until their time; no receiver has such a name."""
 TOO_LARGE = "the event is too large to wait for its time"
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class TimedEvents:
-    """The waiting events of a partition, under one claim. `opener`: that of the partition, unstarted."""
+    """The timed events of a partition, under one claim. `opener`: that of the partition, unstarted."""
 
     def __init__(
         self, js: JetStream, names: Names, partition: int, opener: Opener, on_broken: Callable[[str], None]
@@ -40,7 +40,7 @@ class TimedEvents:
         self._taking: set[asyncio.Task[Taking]] = set()
         self._age_s: float | None = None
         self._reason_log = GatheredReasonLog(js, log, "later.untaken")
-        self._room = LaterRoom(js, names, on_broken)
+        self._room = EntryRoom(js, names, partition, on_broken)
         self._opener = opener
 
     def start(self) -> None:

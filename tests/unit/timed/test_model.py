@@ -1,8 +1,8 @@
-"""The protocol of events that wait for their time, explored as a whole: each rule is needed, and they do."""
+"""The protocol of timed events, explored as a whole: each rule is needed, and they do."""
 
 import pytest
 
-from tests.unit.later.model import RULES, explore
+from tests.unit.timed.model import RULES, explore
 
 
 def test_no_interleaving_loses_or_repeats_an_event_or_delivers_a_cancelled_one() -> None:

@@ -2,28 +2,32 @@
 
 Each owner of the partition opens all seconds that have come, also those that earlier owners opened: what was
 taken meanwhile has a stub there. An event may be published twice that way, and is taken once. A flood of one
-tenant in one second does not hold up others: what is to be opened is cut into piles, which take turns, and a
-large one is split by tenant. Nor does an event that the events stream refuses: one that is too large for it
-is set aside, and if one is refused for another reason, such as a full stream, its tenant waits.
+tenant does not hold up others: what is to be opened is cut into piles, a large one is split by tenant, and
+tenants take turns (`streams.timed.piles`). Nor does an event that the events stream refuses: one that is too
+large for it is set aside, and if one is refused for another reason, such as a full stream, its tenant waits.
 """
 
 import asyncio
 import contextlib
 import logging
 import math
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from enum import Enum
 from functools import partial
 from typing import TypeVar, assert_never
 
-from msgspec import Struct
-
 from actors.errors import Unavailable
 from streams.installation.later_subjects import MINUTE_S, spans
+from streams.installation.partitions import tenants_of_partition
 from streams.installation.topology import Names
-from streams.later.entries import (
+from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
+from streams.nats.errors import ApiError
+from streams.nats.jetstream import ALL_SUBJECTS, JetStream
+from streams.nats.protocol import epoch_of
+from streams.nats.retry import GatheredReasonLog, Pauses
+from streams.nats.wire_names import MESSAGE_TOO_LARGE
+from streams.tasks import cancel_and_wait, on_defect
+from streams.timed.entries import (
     CLOCKS_DIFFER_MAX_S,
     Cancelled,
     Entry,
@@ -32,12 +36,7 @@ from streams.later.entries import (
     entry_in,
     events_age_s,
 )
-from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
-from streams.nats.errors import ApiError
-from streams.nats.jetstream import ALL_SUBJECTS, JetStream
-from streams.nats.retry import GatheredReasonLog, Pauses
-from streams.nats.wire_names import MESSAGE_TOO_LARGE
-from streams.tasks import cancel_and_wait, on_defect
+from streams.timed.piles import Pile, Piles
 
 SPLIT_AFTER = 256
 """Entries of a pile after which it is split by tenant."""
@@ -59,26 +58,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class _Pile(Struct):
-    """Entries to be opened, from `position` on.
-
-    - `tenant`: the only one, or empty for all except `others`, who have piles of their own.
-    - `is_split`: all tenants with receivers are among the others. `is_single`: only the entry at `position`.
-    - `again_at`: when it has a turn again, after an event of it was refused, and `pause_s` the next pause.
-    """
-
-    start: int
-    size: int
-    tenant: str = ""
-    position: int = 1
-    opened: int = 0
-    others: frozenset[str] = frozenset()
-    is_split: bool = False
-    is_single: bool = False
-    again_at: float = 0.0
-    pause_s: float = REFUSED_PAUSE_MIN_S
-
-
 class _Turn(Enum):
     """The end of a pile's turn: nothing of it is left, something is, or an event was refused."""
 
@@ -92,7 +71,7 @@ class Opener:
 
     - `wall`: the time in seconds since the epoch.
     - `may_publish`: asked before each publish.
-    - `tenants`: returns the tenants of the partition that have receivers.
+    - `tenants`: returns the tenants that have subscribers, of all `partitions`.
     """
 
     def __init__(
@@ -104,6 +83,7 @@ class Opener:
         wall: Callable[[], float],
         may_publish: Callable[[], bool],
         tenants: Callable[[], Sequence[str]],
+        partitions: int,
         on_broken: Callable[[str], None],
     ) -> None:
         self._js = js
@@ -112,9 +92,10 @@ class Opener:
         self._wall = wall
         self._may_publish = may_publish
         self._tenants = tenants
+        self._partitions = partitions
         self._on_broken = on_broken
-        self._piles: deque[_Pile] = deque()
-        self._refused: list[_Pile] = []
+        self._piles = Piles()
+        self._refused: list[Pile] = []
         self._noted: set[int] = set()
         self._woken = asyncio.Event()
         self._opened_to = 0
@@ -151,22 +132,23 @@ class Opener:
                 sweep_again_at = math.inf
                 self._empty_minute = -1
                 start = await self._answered(self._first_second)
-                self._piles += [_Pile(*span) for span in spans(start, self._opened_to)]
+                for span in spans(start, self._opened_to):
+                    self._piles.add(_pile(*span))
             await self._plan(int(self._wall()) + 1)
             self._resume_refused(clock())
-            while self._piles:
-                pile = self._piles.popleft()
-                match await self._answered(partial(self._open_some, pile)):
-                    case _Turn.DONE:
-                        pass
-                    case _Turn.UNFINISHED:
-                        self._piles.append(pile)
-                    case _Turn.REFUSED:
-                        self._set_aside(pile)
-                    case never:
-                        assert_never(never)
-                await self._plan(int(self._wall()) + 1)
-            await self._next_second()
+            if not self._piles:
+                await self._next_second()
+                continue
+            pile = self._piles.next()
+            match await self._answered(partial(self._open_some, pile)):
+                case _Turn.DONE:
+                    pass
+                case _Turn.UNFINISHED:
+                    self._piles.put_back(pile)
+                case _Turn.REFUSED:
+                    self._set_aside(pile)
+                case never:
+                    assert_never(never)
 
     async def _first_second(self) -> int:
         return await first_second(self._js, self._names, self._age_s, self._wall)
@@ -184,12 +166,13 @@ class Opener:
         """Plan to open everything that is due before `end`, except seconds that are known to be empty."""
         # If the clock was set back, seconds that were opened may come once more.
         late = {second for second in self._noted if second < min(self._opened_to, end)}
-        self._piles += [_Pile(second, 1) for second in sorted(late)]
+        for second in sorted(late):
+            self._piles.add(_pile(second, 1))
         self._noted -= late
         for start, size in spans(self._opened_to, max(end, self._opened_to)):
             self._opened_to = start + size
             if size > 1 or start in self._noted or not await self._answered(partial(self._is_empty, start)):
-                self._piles.append(_Pile(start, size))
+                self._piles.add(_pile(start, size))
             self._noted.difference_update(range(start, start + size) if size <= MINUTE_S else ())
 
     async def _is_empty(self, second: int) -> bool:
@@ -205,16 +188,18 @@ class Opener:
 
     def _resume_refused(self, now: float) -> None:
         """Give piles another turn whose pause is over."""
-        self._piles += [pile for pile in self._refused if pile.again_at <= now]
+        for pile in self._refused:
+            if pile.again_at <= now:
+                self._piles.add(pile)
         self._refused = [pile for pile in self._refused if pile.again_at > now]
 
-    def _set_aside(self, pile: _Pile) -> None:
+    def _set_aside(self, pile: Pile) -> None:
         """Let a pile of one tenant wait whose next event was refused."""
         pile.again_at = asyncio.get_running_loop().time() + pile.pause_s
         pile.pause_s = min(2 * pile.pause_s, REFUSED_PAUSE_MAX_S)
         self._refused.append(pile)
 
-    async def _open_some(self, pile: _Pile) -> _Turn:
+    async def _open_some(self, pile: Pile) -> _Turn:
         """Open some entries of a pile. Raises `Unavailable`, and `ApiError`."""
         subject = self._names.later_subjects.due_in(
             self._partition, pile.start, pile.size, pile.tenant or "*"
@@ -230,7 +215,7 @@ class Opener:
                 if pile.is_single or (pile.tenant and not is_too_large):
                     return _Turn.REFUSED
                 self._set_aside(
-                    _Pile(pile.start, pile.size, tenant, message.position, is_single=is_too_large)
+                    _pile(pile.start, pile.size, tenant, message.position, is_single=is_too_large)
                 )
                 if not is_too_large:
                     pile.others |= {tenant}
@@ -239,16 +224,15 @@ class Opener:
             pile.position, pile.opened = message.position + 1, pile.opened + 1
             pile.pause_s = REFUSED_PAUSE_MIN_S
         if pile.opened >= SPLIT_AFTER and not pile.tenant and not pile.is_split:
-            self._split(pile)
+            await self._split(pile)
         return _Turn.UNFINISHED
 
-    def _split(self, pile: _Pile) -> None:
-        """Leave only tenants without receivers to a pile; the others have one each."""
-        tenants = frozenset(self._tenants())
-        self._piles += [
-            _Pile(pile.start, pile.size, tenant, pile.position) for tenant in sorted(tenants - pile.others)
-        ]
-        pile.others, pile.is_split = pile.others | tenants, True
+    async def _split(self, pile: Pile) -> None:
+        """Leave only tenants without subscribers to a pile; the others of the partition have one each."""
+        tenants = await tenants_of_partition(self._tenants(), self._partition, self._partitions)
+        for tenant in sorted({*tenants} - pile.others):
+            self._piles.add(_pile(pile.start, pile.size, tenant, pile.position))
+        pile.others, pile.is_split = pile.others.union(tenants), True
 
     def _note_refused(self, refused: Refused, tenant: str) -> None:
         """Log a refusal. Raises `ApiError` if too many piles wait: then all wait."""
@@ -294,6 +278,11 @@ class Opener:
                 return answer
 
 
+def _pile(start: int, size: int, tenant: str = "", position: int = 1, *, is_single: bool = False) -> Pile:
+    """A pile of which nothing was refused yet."""
+    return Pile(start, size, REFUSED_PAUSE_MIN_S, tenant, position, is_single=is_single)
+
+
 def is_missed(second: int, looked_to: float, empty_minute: int) -> bool:
     """True if looking finds no new entry of that second: it is before `looked_to`, or in that minute.
 
@@ -315,5 +304,5 @@ async def first_second(js: JetStream, names: Names, age_s: float, wall: Callable
     published_from = first.stored_at - age_s
     if age_s == math.inf:
         streams = [await js.existing_stream(stream) for stream in (names.events, names.later)]
-        published_from = min(datetime.fromisoformat(each.created).timestamp() for each in streams)
+        published_from = min(epoch_of(each.created) for each in streams)
     return max(0, min(now, int(published_from) - CLOCKS_DIFFER_MAX_S))

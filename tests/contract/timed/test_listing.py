@@ -1,34 +1,18 @@
-"""Lists of waiting events: the next first, page by page, at the cost of what is on the page."""
+"""Lists of timed events: the next first, page by page, at the cost of what is on the page."""
 
 import time
 from typing import Any
 
 import pytest
 
-from actors.ids import stable_hash
 from streams.installation.topology import Names
-from streams.later import listing
-from streams.later.entries import entry_in
-from streams.later.listing import ListStart, list_entries
 from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
-from tests.contract.later.timed import A
+from streams.timed import listing
+from streams.timed.entries import entry_in
+from streams.timed.listing import ListStart, list_entries
 from tests.contract.support.routers import stored
-
-DAY_S = 86_400
-
-
-async def stored_entry(
-    js: JetStream, names: Names, second: int, tenant: str, event: str, source: int, **more: str
-) -> None:
-    """Store an entry, as a router does."""
-    when = f"{second // DAY_S}.{second // 3600 % 24}.{second // 60 % 60}.{second % 60}"
-    subject = f"{names.prefix}.later.0.{when}.{tenant}.{stable_hash(event)}.{source}"
-    headers = {
-        "Angarium-Id": event, "Angarium-Type": "a", "Angarium-Published": "1.000",
-        "Angarium-Deliver-At": "2026-12-24T18:00:00Z",
-    }  # fmt: skip
-    assert isinstance(await js.publish(subject, b"{}", headers | more), Stored)
+from tests.contract.timed.publishing import DAY_S, A, stored_entry
 
 
 async def listed(js: JetStream, names: Names, tenant: str | None, now: int, **more: object) -> list[str]:

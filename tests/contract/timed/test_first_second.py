@@ -7,10 +7,10 @@ import pytest
 
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
-from streams.later.entries import CLOCKS_DIFFER_MAX_S
-from streams.later.opener import first_second
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
+from streams.timed.entries import CLOCKS_DIFFER_MAX_S
+from streams.timed.opener import first_second
 from tests.contract.support.routers import PARTITION, TENANT
 
 WEEK_S = 7 * 86_400.0

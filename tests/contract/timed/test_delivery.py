@@ -1,7 +1,8 @@
-"""Events with a time: stored by the router, published when due, and routed once."""
+"""Timed events: stored by the router, published when due, and routed once."""
 
 import asyncio
 import time
+from datetime import datetime
 
 import pytest
 
@@ -9,10 +10,12 @@ from actors.ids import stable_hash
 from actors.times_as_text import instant_text
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
-from streams.later import opener
+from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from tests.contract.later.timed import FAR_S, NEIGHBOUR, A, B, at, entries
+from streams.routing import lanes
+from streams.timed import opener
+from streams.timed.entries import due_second
 from tests.contract.support.faults import ack_lost, after, refused
 from tests.contract.support.routers import (
     PARTITION,
@@ -26,6 +29,7 @@ from tests.contract.support.routers import (
     stored,
     subscribe,
 )
+from tests.contract.timed.publishing import FAR_S, NEIGHBOUR, STUB_TTL, A, B, at, entries
 from tests.support.waiting import until, until_true
 
 FLOOD = 60
@@ -49,6 +53,7 @@ async def test_an_event_is_delivered_when_its_time_has_come(
     }  # fmt: skip
     (stub,) = await entries(js, names)
     assert (stub.headers["Angarium-Taken"], stub.data) == ("3", b"")
+    assert stub.headers["Nats-TTL"] == STUB_TTL
     await settled(js, names, 3)
 
 
@@ -104,19 +109,34 @@ async def test_an_event_keeps_its_region_while_it_waits(
 async def test_an_entry_whose_acknowledgement_was_lost_is_stored_once(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
+    """The router repeats the entry, which it finds stored, and routes what comes after it."""
+    await subscribe(js, names, A)
+    owner, headers = await open_owner(), at(FAR_S, **{"Angarium-Id": "x"})
+    second = due_second(datetime.fromisoformat(headers["Angarium-Deliver-At"]).timestamp())
+    subject = names.later_subjects.entry(EntryPlace(PARTITION, second, TENANT, stable_hash("x"), 1))
+    owner.js.faults[subject].append(ack_lost)
+    await announce(js, names, b"later", headers=headers)
+    await settled(js, names, 1)
+    (entry,) = await entries(js, names)
+    assert len(owner.js.published[subject]) == 2
+    assert (entry.subject, entry.position) == (subject, 1)
+    assert (await js.existing_stream(names.later)).last == 1
+
+
+async def test_an_entry_that_an_owner_before_has_stored_is_stored_once(
+    js: JetStream, names: Names, open_owner: OpenOwner
+) -> None:
+    """The next owner knows nothing of the entry, and stores it again; the event comes once."""
     await subscribe(js, names, A)
     owner = await open_owner()
-    position = await announce(js, names, b"later", headers=at(0.5, **{"Angarium-Id": "x"}))
-    await until_true(lambda: _has_entry(js, names))
+    await announce(js, names, b"later", headers=at(FAR_S, **{"Angarium-Id": "x"}))
+    await settled(js, names, 1)
+    (entry,) = await entries(js, names)
+    owner.record.routing = NOTHING_ROUTED
     await owner.own_again()
-    owner.record.routing = type(owner.record.routing)()
-    await owner.own_again()
-    await has_stored(js, names, A, [b"later"])
-    assert position == 1
-
-
-async def _has_entry(js: JetStream, names: Names) -> bool:
-    return bool(await entries(js, names))
+    await until(lambda: len(owner.js.published[entry.subject]) == 2)
+    await settled(js, names, 1)
+    assert [each.position for each in await entries(js, names)] == [entry.position]
 
 
 async def test_a_due_event_that_is_published_twice_is_routed_once(
@@ -138,12 +158,19 @@ async def test_a_due_event_that_is_published_twice_is_routed_once(
 async def test_a_due_event_whose_acknowledgement_was_lost_is_routed(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
+    """The event is published once more before the first one is taken, and comes once."""
     await subscribe(js, names, A)
-    owner = await open_owner()
-    owner.js.faults[names.publish_event(TENANT, "a")].append(ack_lost)
-    await announce(js, names, b"due", headers=at(0.2))
-    await announce(js, names, b"first")
-    await has_stored(js, names, A, [b"first", b"due"])
+    owner, subject, may_take = await open_owner(), names.publish_event(TENANT, "a"), asyncio.Event()
+    owner.js.faults[subject].append(ack_lost)
+    await announce(js, names, b"due", headers=at(1.0))
+    await settled(js, names, 1)
+    (entry,) = await entries(js, names)
+    owner.js.faults[entry.subject].append(after(may_take.wait))
+    await until(lambda: len(owner.js.published[subject]) == 2)
+    may_take.set()
+    await settled(js, names, 3)
+    assert await stored(js, names, A) == [b"due"]
+    assert owner.totals.events == 1
 
 
 async def test_a_router_that_died_after_it_took_an_event_leaves_it_to_the_next(
@@ -178,13 +205,42 @@ async def test_another_router_publishes_what_became_due_meanwhile(
 async def test_others_do_not_wait_while_an_event_is_taken(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
+    """The tenant of the event does, so that the order of its copies is that of their sources."""
     await subscribe(js, names, A)
-    owner = await open_owner()
+    await subscribe(js, names, f"{NEIGHBOUR}.n")
+    owner, may_take = await open_owner(), asyncio.Event()
     await announce(js, names, b"due", headers=at(0.2))
     await settled(js, names, 1)
     (entry,) = await entries(js, names)
-    owner.js.faults[entry.subject] += [refused(10077), refused(10077)]
-    await has_stored(js, names, A, [b"due"])
+    owner.js.faults[entry.subject] += [refused(10077), after(may_take.wait)]
+    await until(lambda: len(owner.js.published[entry.subject]) == 2)
+    await announce(js, names, b"next")
+    await announce(js, names, b"of a neighbour", tenant=NEIGHBOUR)
+    await has_stored(js, names, f"{NEIGHBOUR}.n", [b"of a neighbour"])
+    assert await stored(js, names, A) == []
+    may_take.set()
+    await has_stored(js, names, A, [b"due", b"next"])
+
+
+async def test_copies_do_not_wait_while_nats_takes_no_entry(
+    js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lanes have one sender, and the node one slot, and the entry is not answered."""
+    monkeypatch.setattr(lanes, "SENDERS_MAX", 1)
+    await subscribe(js, names, f"{NEIGHBOUR}.n")
+    owner, headers, is_answered = await open_owner(copy_slots=1), at(FAR_S), asyncio.Event()
+    second = due_second(datetime.fromisoformat(headers["Angarium-Deliver-At"]).timestamp())
+    place = EntryPlace(PARTITION, second, TENANT, stable_hash("x"), 1)
+    subject = names.later_subjects.entry(place)
+    owner.js.faults[subject].append(after(is_answered.wait))
+    await announce(js, names, b"timed", headers={**headers, "Angarium-Id": "x"})
+    await until(lambda: len(owner.js.published[subject]) == 1)
+    await announce(js, names, b"of a neighbour", tenant=NEIGHBOUR)
+    await has_stored(js, names, f"{NEIGHBOUR}.n", [b"of a neighbour"])
+    assert await entries(js, names) == []
+    is_answered.set()
+    await settled(js, names, 2)
+    assert len(await entries(js, names)) == 1
 
 
 async def test_an_event_that_is_too_large_to_wait_becomes_a_dead_letter(
@@ -194,11 +250,12 @@ async def test_an_event_that_is_too_large_to_wait_becomes_a_dead_letter(
     owner = await open_owner()
     info = await js.existing_stream(names.later)
     body = b"x" * (info.config["max_msg_size"] - 100)
+    owner.js.faults[names.dead(f"{TENANT}._events")].append(refused(10077))
     await announce(js, names, body, headers=at(FAR_S))
     await settled(js, names, 1)
     (letter,) = (await js.read(names.dead_letters, names.dead(f"{TENANT}._events"), 1)).messages
     assert letter.headers["Angarium-Problem"] == "the event is too large to wait for its time"
-    assert owner.totals.malformed == 1
+    assert (owner.totals.events, owner.totals.malformed) == (1, 1)
 
 
 async def test_a_foreign_message_among_the_entries_is_left_alone(

@@ -1,12 +1,16 @@
-"""The room for waiting events: a tenant beyond its share waits, and others store theirs."""
+"""The room for timed events: a tenant beyond its share waits, and others store theirs."""
+
+from collections import Counter
+from typing import Any
 
 import pytest
 
 from streams.installation.topology import Names
-from streams.later import room
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
-from tests.contract.later.timed import FAR_S, NEIGHBOUR, A, at, entries
+from streams.nats.wire import Wire
+from streams.timed import room
+from tests.contract.support.jetstream_proxy import Call, JetStreamProxy
 from tests.contract.support.routers import (
     PARTITION,
     TENANT,
@@ -16,7 +20,9 @@ from tests.contract.support.routers import (
     stored,
     subscribe,
 )
-from tests.support.waiting import until_true
+from tests.contract.support.servers import Server, opened
+from tests.contract.timed.publishing import FAR_S, NEIGHBOUR, A, at, entries
+from tests.support.waiting import until, until_true
 
 LARGE = b"x" * 3_000
 MANY = 50
@@ -76,3 +82,33 @@ async def test_a_full_stream_lets_events_wait_and_loses_none(
     await settled(js, names, 2)
     assert [each.data for each in await entries(js, names)] == [LARGE * 2]
     assert await stored(js, names, A) == []
+
+
+class CountedJetStream(JetStreamProxy):
+    """Counts the requests, by subject."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(wire)
+        self.requests = Counter[str]()
+
+    async def around(self, method: str, call: Call, *args: Any, **options: Any) -> Any:
+        if method == "request":
+            self.requests[args[0]] += 1
+        return await call()
+
+
+async def test_the_room_is_looked_at_once_for_all_tenants(server: Server, names: Names, small: None) -> None:
+    """The stream is half full, so that the share of each is estimated."""
+    async with opened(server, CountedJetStream) as js:
+        for number in range(8):
+            subject = f"{names.prefix}.later.{PARTITION}.99999.1.1.1.{TENANT}.x.{number + 1}"
+            assert isinstance(await js.publish(subject, LARGE), Stored)
+        js.requests.clear()
+        looked_at = room.EntryRoom(js, names, PARTITION, pytest.fail)
+        for tenant in (TENANT, NEIGHBOUR, "t", TENANT):
+            assert looked_at.why_none(tenant) == ""
+        await until(lambda: bool(looked_at.why_none(TENANT)))
+        await looked_at.stop()
+        assert js.requests[f"$JS.API.STREAM.INFO.{names.later}"] == 1
+        assert looked_at.why_none(NEIGHBOUR) == ""
+        await looked_at.stop()

@@ -1,4 +1,4 @@
-"""Checks that each event with a time is routed once, for all who want it, unless it was cancelled before."""
+"""Checks that each timed event is routed once, for all who want it, unless it was cancelled before."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime

@@ -4,9 +4,8 @@ import pytest
 
 from angarium.operations.installation.doctor.examine import later_findings
 from streams.installation.topology import Installation, Names
-from streams.later import opener
 from streams.nats.jetstream import JetStream
-from tests.contract.later.timed import NEIGHBOUR, A, at
+from streams.timed import opener
 from tests.contract.support.faults import refused
 from tests.contract.support.routers import (
     TENANT,
@@ -17,6 +16,7 @@ from tests.contract.support.routers import (
     stored,
     subscribe,
 )
+from tests.contract.timed.publishing import NEIGHBOUR, A, at
 from tests.support.waiting import until
 
 FULL = 10077

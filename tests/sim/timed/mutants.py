@@ -1,4 +1,4 @@
-"""Rules about events that wait for their time, each taken out by itself."""
+"""Rules about timed events, each taken out by itself."""
 
 import math
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from typing import Any
 from actors.machine.event import Event
 from streams.installation.later_subjects import EntryPlace
 from streams.installation.topology import Names
-from streams.later import entries, opener, timed_events
-from streams.later.entries import Entry, Taken, Taking, entry_in
-from streams.later.timed_events import TimedEvents
 from streams.nats.answers import Put
 from streams.nats.jetstream import JetStream
 from streams.nats.wire_names import EXPECTED
 from streams.routing.tenants import Tenants
-from tests.sim.later import scenarios
+from streams.timed import entries, opener, timed_events
+from streams.timed.entries import Entry, Taken, Taking, entry_in
+from streams.timed.timed_events import TimedEvents
 from tests.sim.mutants.mutant import Mutant
+from tests.sim.timed import scenarios
 
 _entry_put, _take, _first_second = entries.entry_put, entries.take, opener.first_second
 
@@ -67,7 +67,7 @@ def _is_soon(second: int, looked_to: float, empty_minute: int) -> bool:
     return second < looked_to
 
 
-LATER_MUTANTS = (
+TIMED_MUTANTS = (
     Mutant(
         "entry-stored-again", "an entry is stored only where nothing is",
         ((timed_events, "entry_put", _put_over_a_stub),),

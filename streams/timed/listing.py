@@ -1,4 +1,4 @@
-"""Lists the events that wait for their time, the next first, within bounds."""
+"""Lists the timed events that wait, the next first, within bounds."""
 
 from collections.abc import AsyncIterator
 
@@ -6,15 +6,15 @@ from msgspec import Struct
 
 from streams.installation.later_subjects import DAY_S, HOUR_S, MINUTE_S
 from streams.installation.topology import Names
-from streams.later.entries import Cancelled, Entry, Taken, entry_in, id_hash
-from streams.later.terms import AHEAD_MAX_S
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
+from streams.timed.entries import Cancelled, Entry, Taken, entry_in, id_hash
+from streams.timed.timing import AHEAD_MAX_S
 
 OVERDUE_SHOWN_S = 3_600
 """Time for which an entry is listed whose time has come: so long it may wait for a node."""
 READ_MAX = 10_000
-"""Messages that are read for one list: cancelled events leave stubs."""
+"""Messages that are read for one page: cancelled and delivered events leave stubs."""
 FEW_MAX = 32
 """Messages of a day, an hour or a minute that are read at once and sorted."""
 _SMALLER = {DAY_S: HOUR_S, HOUR_S: MINUTE_S, MINUTE_S: 1}
@@ -27,11 +27,20 @@ class ListStart(Struct, frozen=True, order=True):
     position: int
 
 
-class WaitingList(Struct, frozen=True):
+class EntryList(Struct, frozen=True):
     """Entries, the next first. `next`: the place of the last one if there are others, or may be."""
 
     entries: list[Entry]
     next: ListStart | None
+
+
+class Trace(Struct, frozen=True):
+    """A trace of an event in the stream: its entry, or the stub that is left of one."""
+
+    position: int
+    subject: str
+    stored_at: float
+    what: Entry | Taken | Cancelled
 
 
 async def list_entries(
@@ -43,41 +52,52 @@ async def list_entries(
     only_for: str = "",
     limit: int | None = None,
     after: ListStart | None = None,
-) -> WaitingList:
-    """The entries of a tenant, or of all. Raises `Unavailable` and `ApiError`.
+) -> EntryList:
+    """A page of the entries of a tenant, or of all. Raises `Unavailable` and `ApiError`.
 
+    It may be short, or even empty, although there are others: what was read for it were stubs.
     `only_for`: only events for this one receiver.
     """
     found, read = list[Entry](), 0
     last = after or ListStart(int(now) - OVERDUE_SHOWN_S, 0)
     async for place, message in _walk(js, names, tenant or "*", last, int(now + AHEAD_MAX_S) + DAY_S):
-        if len(found) == limit or read == READ_MAX:
-            return WaitingList(found, last)
-        read, last = read + 1, place
         entry = entry_in(names, message)
-        if isinstance(entry, Entry) and only_for in ("", entry.only_for):
+        is_wanted = isinstance(entry, Entry) and only_for in ("", entry.only_for)
+        if read == READ_MAX or (is_wanted and len(found) == limit):
+            return EntryList(found, last)
+        read, last = read + 1, place
+        if isinstance(entry, Entry) and is_wanted:
             found.append(entry)
-    return WaitingList(found, None)
+    return EntryList(found, None)
 
 
-async def entries_of_event(js: JetStream, names: Names, tenant: str, event: str) -> list[Entry]:
-    """The entries of an event: several if it was published several times. Raises like `list_entries`."""
-    found = await traces_of_event(js, names, tenant, event)
-    return [each for each in found if isinstance(each, Entry)]
+async def entries_of_event(js: JetStream, names: Names, tenant: str, event: str) -> AsyncIterator[Entry]:
+    """The entries of an event: several if it was published several times. Raises like `next_trace`."""
+    async for trace in traces_of_event(js, names, tenant, event):
+        if isinstance(trace.what, Entry):
+            yield trace.what
 
 
-async def traces_of_event(
-    js: JetStream, names: Names, tenant: str, event: str
-) -> list[Entry | Taken | Cancelled]:
-    """The entries of an event, and the stubs that are left of them. Raises like `list_entries`."""
-    found = list[Entry | Taken | Cancelled]()
+async def traces_of_event(js: JetStream, names: Names, tenant: str, event: str) -> AsyncIterator[Trace]:
+    """The entries of an event, and the stubs that are left of them. Raises like `next_trace`.
+
+    They are read one by one, in the order in which they were stored: one id may have been given another time
+    very often. An entry that is replaced meanwhile is met again, as a stub.
+    """
+    position = 0
+    while (trace := await next_trace(js, names, tenant, event, position)) is not None:
+        position = trace.position
+        yield trace
+
+
+async def next_trace(js: JetStream, names: Names, tenant: str, event: str, after: int) -> Trace | None:
+    """The first trace of an event after a position, from the leader. Raises `Unavailable` and `ApiError`."""
     pattern = names.later_subjects.tenant_entries(tenant, id_hash(event))
-    for subject in sorted(await js.subjects(names.later, pattern)):
-        message = await js.last_message(names.later, subject)
-        trace = None if message is None else entry_in(names, message)
-        if trace is not None and not (isinstance(trace, Entry) and trace.id != event):
-            found.append(trace)
-    return found
+    while (message := await js.next_message(names.later, pattern, after + 1)) is not None:
+        after, what = message.position, entry_in(names, message)
+        if what is not None and not (isinstance(what, Entry) and what.id != event):
+            return Trace(message.position, message.subject, message.stored_at, what)
+    return None
 
 
 async def _walk(

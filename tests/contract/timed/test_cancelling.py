@@ -1,10 +1,9 @@
-"""Waiting events are cancelled and erased; a due event of one that is gone is dropped."""
+"""Timed events are cancelled and erased; a due event of one that is gone is dropped."""
 
 from streams.installation.topology import Names
-from streams.later.entries import Cancelled, Cancelling, Entry, cancel, entry_in, erase, events_age_s
-from streams.later.listing import entries_of_event, traces_of_event
 from streams.nats.jetstream import JetStream
-from tests.contract.later.timed import FAR_S, A, at, entries
+from streams.timed.entries import Cancelled, Cancelling, Entry, cancel, entry_in, erase, events_age_s
+from streams.timed.listing import entries_of_event, traces_of_event
 from tests.contract.support.routers import (
     TENANT,
     OpenOwner,
@@ -13,6 +12,7 @@ from tests.contract.support.routers import (
     settled,
     subscribe,
 )
+from tests.contract.timed.publishing import FAR_S, STUB_TTL, A, at, entries
 
 
 async def only_entry(js: JetStream, names: Names) -> Entry:
@@ -34,13 +34,15 @@ async def test_a_cancelled_event_is_not_delivered(js: JetStream, names: Names, o
     assert await cancel(js, names, entry, "ada@desk", age_s) is Cancelling.DONE
     (stub,) = await entries(js, names)
     assert (stub.headers["Angarium-Cancelled"], stub.data) == ("ada@desk", b"")
+    assert stub.headers["Nats-TTL"] == STUB_TTL
     due = {"Angarium-Due": f"{entry.place.second}.{entry.place.source}", "Angarium-Id": "x"}
     await announce(js, names, b"later", headers=due)
     await announce(js, names, b"next")
     await has_stored(js, names, A, [b"next"])
     assert owner.totals.events == 1
-    assert await entries_of_event(js, names, TENANT, "x") == []
-    assert await traces_of_event(js, names, TENANT, "x") == [Cancelled("ada@desk")]
+    assert [each async for each in entries_of_event(js, names, TENANT, "x")] == []
+    traces = [each.what async for each in traces_of_event(js, names, TENANT, "x")]
+    assert traces == [Cancelled("ada@desk")]
 
 
 async def test_an_event_that_was_taken_can_no_longer_be_cancelled(
@@ -69,4 +71,5 @@ async def test_an_erased_event_leaves_a_stub_without_its_content(
     assert not await erase(js, names, entry, age_s)
     (stub,) = await entries(js, names)
     assert (stub.headers["Angarium-Cancelled"], stub.data) == ("erased", b"")
+    assert stub.headers["Nats-TTL"] == STUB_TTL
     assert await js.message(names.later, entry.position) is None

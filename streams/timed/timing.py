@@ -14,15 +14,15 @@ AHEAD_MAX_S = 30 * 86_400.0
 """Longest time that an event may wait, counted from when it was stored."""
 TIME_TEXT = "a time as in RFC 3339, such as 2026-12-24T18:00:00Z"
 DUE_PROBLEM = f"{DUE}: set by Angarium only; leave it out"
-TERMS = frozenset({DELIVER_AT, DUE, ONLY_FOR})
+TIMING_HEADERS = frozenset({DELIVER_AT, DUE, ONLY_FOR})
 """Headers that have a meaning in the events stream only."""
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
 _DUE = re.compile(r"[1-9][0-9]{0,11}\.[1-9][0-9]{0,18}\Z")
 
 
-class Terms(Struct, frozen=True):
-    """The terms of a published event; `problem` says why they cannot be kept.
+class Timing(Struct, frozen=True):
+    """The timing of a published event; `problem` says why it cannot be kept.
 
     - `deliver_at`: when it is delivered, in seconds since the epoch; 0 if that was before it was stored.
     - `due`: where an event waited that is due.
@@ -35,33 +35,33 @@ class Terms(Struct, frozen=True):
     problem: str = ""
 
 
-NO_TERMS = Terms()
+UNTIMED = Timing()
 
 
-def terms_of(headers: Mapping[str, str], tenant: str, stored_at: float) -> Terms:
-    """The terms in the headers of an event that was stored at that time.
+def timing_of(headers: Mapping[str, str], tenant: str, stored_at: float) -> Timing:
+    """The timing in the headers of an event that was stored at that time.
 
-    What they mean follows from the event alone, so every router decides alike.
+    What it means follows from the event alone, so every router decides alike.
     """
-    if TERMS.isdisjoint(headers):
-        return NO_TERMS
+    if TIMING_HEADERS.isdisjoint(headers):
+        return UNTIMED
     due, text, name = headers.get(DUE, ""), headers.get(DELIVER_AT, ""), headers.get(ONLY_FOR, "")
     if due and not _DUE.match(due):
-        return Terms(problem=DUE_PROBLEM)
+        return Timing(problem=DUE_PROBLEM)
     if name and (problem := _receiver_problem(tenant, name, is_timed=bool(due or text))):
-        return Terms(problem=problem)
+        return Timing(problem=problem)
     if due or not text:
-        return Terms(due=due, only_for=name)
+        return Timing(due=due, only_for=name)
     at = parsed_time(text)
     if at is None:
-        return Terms(problem=f"{DELIVER_AT}: {TIME_TEXT}")
+        return Timing(problem=f"{DELIVER_AT}: {TIME_TEXT}")
     if at > stored_at + AHEAD_MAX_S:
-        return Terms(problem=f"{DELIVER_AT}: at most 30 days ahead")
-    return Terms(deliver_at=at if at > stored_at else 0.0, only_for=name)
+        return Timing(problem=f"{DELIVER_AT}: at most 30 days ahead")
+    return Timing(deliver_at=at if at > stored_at else 0.0, only_for=name)
 
 
 def parsed_time(text: str) -> float | None:
-    """The time of a text in RFC 3339, in seconds since the epoch; None if it is none."""
+    """The time of a text in RFC 3339, in seconds since the epoch, cut to microseconds; None if it is none."""
     if not _TIME.match(text):
         return None
     try:
