@@ -69,6 +69,12 @@ class Shaping(Struct, frozen=True, gc=False):
         return "Shaping(…)"
 
 
+class Unshapeable(Struct, frozen=True, gc=False):
+    """A body that cannot be shaped, so it must not be sent, and why."""
+
+    why: str
+
+
 def parsed_pointer(pointer: str) -> tuple[Token, ...]:
     """The tokens of a valid pointer."""
     return tuple(

@@ -134,9 +134,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "api calls deliver fanout isolation ledger scale",
     ),
     "angarium.delivery": (
-        "formats handshake http_exchange places signing",
-        "connections custom_signing shaping",
-        "body_shaper egress",
+        "formats handshake http_exchange signing",
+        "connections custom_signing",
+        "egress shaping",
         "http1_transport httpx_transport sender",
     ),
 }

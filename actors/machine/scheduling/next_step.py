@@ -1,6 +1,7 @@
 """The next step of a receiver: the one thing that has to be done for it now."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from actors.configuration.policy import Policy
 from actors.machine import commands as c
@@ -20,6 +21,7 @@ from actors.machine.state import BURIALS_MAX, OPEN_MAX, OpenEvent, State, as_num
 
 PARK_AFTER_S = 2.0
 """A receiver that is held back for longer than this drops its waiting events from memory."""
+_NEXT_AT = attrgetter("next_at")
 _NEED_NOT_WAIT_FOR_FACTS = c.GiveUpEvents | s.ReadBacklog
 _REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
     s.Rest,
@@ -89,7 +91,11 @@ def candidates(state: State, policy: Policy, view: View) -> Iterator[OpenEvent |
     """
     idle = [each for each in state.open if each.position not in view.in_flight]
     if idle:
-        first = min(idle, key=lambda each: (not own_reason(state, policy, each), each.next_at))
+        # One that was never tried, and has no transform, has no reason of its own to be given up.
+        given_up = [
+            each for each in idle if (each.attempts or each.transform) and own_reason(state, policy, each)
+        ]
+        first = min(given_up or idle, key=_NEXT_AT)
         yield first
         if idle[0] is not first:
             yield idle[0]
