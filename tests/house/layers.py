@@ -37,7 +37,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "__main__",
     ),
     "actors.configuration": (
-        "secret_places",
+        "encoded_keys secret_places",
         "custom_signature signing_secrets transform",
         "policy",
         "filters",
