@@ -73,7 +73,7 @@ class Receiver:
 def ask(receiver: Receiver, policy: Policy = HMAC, kind: Any = "handshake") -> Outcome:
     attempt = Attempt(
         receiver="acme.billing", policy=policy, event=EVENT, sequence=None, ordinal=1,
-        may_start=lambda: True, kind=kind,
+        may_start=lambda: True, shapings=(), kind=kind,
     )  # fmt: skip
     return asyncio.run(HttpSender(receiver, clock=lambda: NOW).send(attempt))
 
@@ -284,7 +284,7 @@ def test_the_origin_is_that_of_the_settings() -> None:
     for kind in ("handshake", "event"):
         attempt = Attempt(
             receiver="acme.billing", policy=CLOUDEVENTS, event=EVENT, sequence=None, ordinal=1,
-            may_start=lambda: True, kind=kind,
+            may_start=lambda: True, shapings=(), kind=kind,
         )  # fmt: skip
         assert isinstance(asyncio.run(sender.send(attempt)), Answered)
         assert receiver.given["webhook-request-origin"] == "events.example.com"
@@ -329,7 +329,7 @@ def test_the_request_of_a_handshake_has_the_bounds_of_an_attempt() -> None:
     slow = Policy(url=HMAC.url, secrets=(SECRET,), handshake="hmac", timeout_s=3.0)
     attempt = Attempt(
         receiver="acme.billing", policy=slow, event=EVENT, sequence=None, ordinal=1,
-        may_start=may_start, kind="handshake",
+        may_start=may_start, shapings=(), kind="handshake",
     )  # fmt: skip
     receiver.failure = Failure(kind=FailureKind.LEASE, detail="the lease expired", latency_s=0.0)
     asyncio.run(HttpSender(receiver, profile_names=lambda _: names).send(attempt))
