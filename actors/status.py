@@ -185,7 +185,7 @@ def inspect(
         "disabled": state.disabled or None,
         "bucket": bucket_state(state, policy, view.bucket or state.bucket, now),
         "handshake": handshake_state(state, policy, instant_text_or_none),
-        "transform": _transform(state),
+        "transform": _transform_in_force(state),
         "resume_at": instant_text_or_none(_resume_at(state, policy, now)),
         "failing_since": instant_text_or_none(state.failing_since),
         "alerts": {each.kind: instant_text(each.raised_at) for each in state.alerts if each.raised},
@@ -311,7 +311,7 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return "the next attempt is due"
 
 
-def _transform(state: State) -> TransformState | None:
+def _transform_in_force(state: State) -> TransformState | None:
     if not state.transform:
         return None
     transform = state.transforms[-1].transform

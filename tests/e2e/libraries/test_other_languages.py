@@ -75,14 +75,15 @@ def event(number: int) -> Event:
 
 def alone(policy: Policy) -> Attempt:
     return Attempt(
-        receiver="acme.billing", policy=policy, event=event(1), sequence=41, ordinal=1, may_start=lambda: True
-    )
+        receiver="acme.billing", policy=policy, event=event(1), sequence=41, ordinal=1,
+        may_start=lambda: True, shapings=(),
+    )  # fmt: skip
 
 
 def together(policy: Policy) -> BatchAttempt:
     return BatchAttempt(
         receiver="acme.billing", policy=policy, events=(event(1), event(2)), sequences=(41, 43), ordinal=1,
-        may_start=lambda: True,
+        may_start=lambda: True, shapings=(),
     )  # fmt: skip
 
 

@@ -54,7 +54,13 @@ def sent(policy: Policy, body: bytes, at: float = 0.0, event_id: str = "evt_1") 
     wire = Wire()
     event = Event(position=1, id=event_id, stored_at=0.0, body=body, type="order.created")
     attempt = Attempt(
-        receiver="acme.billing", policy=policy, event=event, sequence=1, ordinal=1, may_start=lambda: True
+        receiver="acme.billing",
+        policy=policy,
+        event=event,
+        sequence=1,
+        ordinal=1,
+        may_start=lambda: True,
+        shapings=(),
     )
     asyncio.run(HttpSender(wire, clock=lambda: at).send(attempt))
     return wire.headers
@@ -199,7 +205,13 @@ def test_the_key_is_never_shown() -> None:
     sender = HttpSender(wire)
     event = Event(position=1, id="evt_1", stored_at=0.0, body=b"{}")
     attempt = Attempt(
-        receiver="acme.billing", policy=policy, event=event, sequence=1, ordinal=1, may_start=lambda: True
+        receiver="acme.billing",
+        policy=policy,
+        event=event,
+        sequence=1,
+        ordinal=1,
+        may_start=lambda: True,
+        shapings=(),
     )
     asyncio.run(sender.send(attempt))
     assert "sesame" not in f"{policy} {policy.signature} {sender._prepared}"

@@ -73,7 +73,7 @@ class Receiver:
 def ask(receiver: Receiver, policy: Policy = HMAC, kind: Any = "handshake") -> Outcome:
     attempt = Attempt(
         receiver="acme.billing", policy=policy, event=EVENT, sequence=None, ordinal=1,
-        may_start=lambda: True, kind=kind,
+        may_start=lambda: True, shapings=(), kind=kind,
     )  # fmt: skip
     return asyncio.run(HttpSender(receiver, clock=lambda: NOW).send(attempt))
 
@@ -253,9 +253,10 @@ def test_a_handshake_of_cloudevents_asks_for_consent_and_for_the_configured_rate
 @example(7380, "hour")
 def test_the_rate_that_is_asked_for_is_the_configured_one(limit: int, per: Literal["minute", "hour"]) -> None:
     """A receiver may allow just what is asked for: one less would lower the configured rate."""
-    asked = question(Policy(url=HMAC.url, handshake="cloudevents", rate=Rate(limit=limit, per=per)))
+    asked = question(Policy(url=HMAC.url, handshake="cloudevents", rates=(Rate(limit=limit, per=per),)))
     per_minute = limit if per == "minute" else limit // 60
     assert asked.lines == ((b"webhook-request-rate: %d" % per_minute,) if per_minute else ())
+    assert Rate(limit=100, per="minute", margin=0.29).per_minute == 29
 
 
 def test_each_post_after_the_handshake_of_cloudevents_names_the_origin() -> None:
@@ -284,7 +285,7 @@ def test_the_origin_is_that_of_the_settings() -> None:
     for kind in ("handshake", "event"):
         attempt = Attempt(
             receiver="acme.billing", policy=CLOUDEVENTS, event=EVENT, sequence=None, ordinal=1,
-            may_start=lambda: True, kind=kind,
+            may_start=lambda: True, shapings=(), kind=kind,
         )  # fmt: skip
         assert isinstance(asyncio.run(sender.send(attempt)), Answered)
         assert receiver.given["webhook-request-origin"] == "events.example.com"
@@ -329,7 +330,7 @@ def test_the_request_of_a_handshake_has_the_bounds_of_an_attempt() -> None:
     slow = Policy(url=HMAC.url, secrets=(SECRET,), handshake="hmac", timeout_s=3.0)
     attempt = Attempt(
         receiver="acme.billing", policy=slow, event=EVENT, sequence=None, ordinal=1,
-        may_start=may_start, kind="handshake",
+        may_start=may_start, shapings=(), kind="handshake",
     )  # fmt: skip
     receiver.failure = Failure(kind=FailureKind.LEASE, detail="the lease expired", latency_s=0.0)
     asyncio.run(HttpSender(receiver, profile_names=lambda _: names).send(attempt))
