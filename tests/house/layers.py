@@ -110,7 +110,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "missing_streams",
         "control_requests dead_letters live receiver_list tokens",
         "configurations",
-        "declarations",
+        "declarations trials",
         "ledger_queries replays",
         "events installation jobs",
     ),
