@@ -338,8 +338,8 @@ class KnownConfigurations:
         if warnings:
             why = "; ".join(warnings)
             log.log(self._log_level, "receiver.doubtful", extra={"receiver": receiver, "why": why})
-        if policy.rate is None and self._default_rate is not None:
-            policy = replace(policy, rate=self._default_rate)
+        if not policy.rates and self._default_rate is not None:
+            policy = replace(policy, rates=(self._default_rate,))
         return policy, found
 
     def _reasons(self, receiver: str, policy: Policy, unopened: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,9 +6,11 @@ import hmac
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from actors.configuration.policy import OldSecret, Policy, Rate
 from actors.machine.event import Event
@@ -241,9 +243,19 @@ def test_a_handshake_of_cloudevents_asks_for_consent_and_for_the_configured_rate
     assert head.startswith(b"OPTIONS /hook HTTP/1.1\r\nhost: example.com\r\n")
     assert b"\r\nwebhook-request-origin: angarium\r\n" in head
     assert b"webhook-request-rate" not in head
-    asked = Policy(url=HMAC.url, handshake="cloudevents", rate=Rate(limit=2, per="second"))
+    asked = Policy(url=HMAC.url, handshake="cloudevents", rates=(Rate(limit=2, per="second"),))
     assert isinstance(ask(receiver, asked), Answered)
     assert receiver.given["webhook-request-rate"] == "120"
+
+
+@given(st.integers(1, 1_000_000), st.sampled_from(["minute", "hour"]))
+@example(123, "minute")
+@example(7380, "hour")
+def test_the_rate_that_is_asked_for_is_the_configured_one(limit: int, per: Literal["minute", "hour"]) -> None:
+    """A receiver may allow just what is asked for: one less would lower the configured rate."""
+    asked = question(Policy(url=HMAC.url, handshake="cloudevents", rates=(Rate(limit=limit, per=per),)))
+    per_minute = limit if per == "minute" else limit // 60
+    assert asked.lines == ((b"webhook-request-rate: %d" % per_minute,) if per_minute else ())
 
 
 def test_each_post_after_the_handshake_of_cloudevents_names_the_origin() -> None:

@@ -345,7 +345,7 @@ def drawn(random: Random) -> Case:
     limit = random.choice((None, None, RateLimit(2.0, 2), RateLimit(0.01, 1)))
     policy = Policy(
         url=URL, order=order, concurrency=3, paused=some(0.1), retry=Retry(max_age_s=AGE_S), backlog_max=1000,
-        rate=Rate(limit=2, burst=2) if limit else None, handshake="hmac" if some(0.3) else "none",
+        rates=(Rate(limit=2, burst=2),) if limit else (), handshake="hmac" if some(0.3) else "none",
         batch=random.choice(BATCHES), transform=DROP if some(0.3) else None,
     )  # fmt: skip
     known = Handshake(key=handshake_key(policy), next_at=NOW + 9) if some(0.5) else None
