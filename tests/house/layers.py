@@ -111,9 +111,14 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "missing_streams",
         "control_requests dead_letters live receiver_list tokens",
         "configurations",
-        "declarations trials",
+        "declarations",
         "ledger_queries replays",
         "events installation jobs",
+    ),
+    "angarium.operations.configurations": (
+        "changes masks sealing stored url_check",
+        "proposal",
+        "get patch put remove rotate trials",
     ),
     "angarium.operations.installation": ("fleet sizing", "setup drain repair", "doctor"),
     "angarium.api": (

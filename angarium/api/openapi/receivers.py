@@ -9,9 +9,9 @@ from actors.configuration.transform import Transform
 from angarium.api.openapi.configuration import CONFIGURATION, PATCH
 from angarium.api.openapi.shared_texts import body, header_parameter, operation, problems, result
 from angarium.operations.configurations.changes import MemberChange
+from angarium.operations.configurations.trials import transform_trial
+from angarium.operations.configurations.trials.filter_trial import EVENTS_DEFAULT, EVENTS_MAX, FilterTrial
 from angarium.operations.receiver_list.health import ReceiverHealth
-from angarium.operations.trials import transform_trial
-from angarium.operations.trials.filter_trial import EVENTS_DEFAULT, EVENTS_MAX, FilterTrial
 
 
 class ReceiverItem(Struct, frozen=True, kw_only=True):

@@ -38,11 +38,11 @@ from angarium.operations.configurations.proposal import PutResult
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
 from angarium.operations.configurations.remove import remove_receiver
 from angarium.operations.configurations.rotate import Rotated, rotate_secret
+from angarium.operations.configurations.trials.filter_trial import FilterTrial, try_filter
+from angarium.operations.configurations.trials.transform_trial import TransformTrial, try_transform
 from angarium.operations.failures import NotDone
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health
-from angarium.operations.trials.filter_trial import FilterTrial, try_filter
-from angarium.operations.trials.transform_trial import TransformTrial, try_transform
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
 NOT_KEPT = {"cache-control": "no-store"}

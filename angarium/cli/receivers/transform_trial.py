@@ -11,7 +11,7 @@ from angarium.cli.invocation.perform import perform
 from angarium.terminal import output
 
 if TYPE_CHECKING:
-    from angarium.operations.trials.transform_trial import ShapedEvent
+    from angarium.operations.configurations.trials.transform_trial import ShapedEvent
 
 HEADINGS = ("STORED", "TYPE", "ID", "BODY")
 
@@ -41,7 +41,7 @@ def transform_trial(name: str, transform: Transform | None, last: int, as_json: 
     The events are the last ones of its tenant that the receiver subscribes to, in its regions, the oldest
     first. Its filter is not asked.
     """
-    from angarium.operations.trials.transform_trial import try_transform
+    from angarium.operations.configurations.trials.transform_trial import try_transform
 
     settings = options.settings_of(given)
     done = perform(settings, lambda access: try_transform(access, name, transform, last))

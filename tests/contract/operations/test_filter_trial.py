@@ -9,10 +9,10 @@ import pytest
 
 from actors.times_as_text import instant_text
 from angarium.access import Access
+from angarium.operations.configurations.trials.filter_trial import FilterTrial, try_filter
 from angarium.operations.failures import NotDone
 from angarium.operations.installation.doctor import filter_findings as filter_findings_module
 from angarium.operations.installation.doctor.filter_findings import filter_findings
-from angarium.operations.trials.filter_trial import FilterTrial, try_filter
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.answers import Stored

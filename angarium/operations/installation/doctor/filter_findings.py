@@ -15,8 +15,8 @@ from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy
 from actors.ids import tenant_of
 from actors.machine.event import Event
+from angarium.operations.configurations.trials.filter_trial import count_failed, subscribes, tried_events
 from angarium.operations.installation.doctor.finding import Finding, warning
-from angarium.operations.trials.filter_trial import count_failed, subscribes, tried_events
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.topology import Installation
 from streams.nats.jetstream import JetStream

@@ -6,8 +6,12 @@ import msgspec
 import pytest
 
 from actors.configuration.transform import Transform
+from angarium.operations.configurations.trials.transform_trial import (
+    EVENTS_MAX,
+    TransformTrial,
+    try_transform,
+)
 from angarium.operations.failures import NotDone
-from angarium.operations.trials.transform_trial import EVENTS_MAX, TransformTrial, try_transform
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from tests.contract.support.configurations import NAME, URL, Configurations

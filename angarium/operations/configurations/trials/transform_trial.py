@@ -22,8 +22,8 @@ from actors.machine.event import Event
 from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.delivery.shaping.shape import shape
+from angarium.operations.configurations.trials.filter_trial import subscribes, usable_policy
 from angarium.operations.failures import operation
-from angarium.operations.trials.filter_trial import subscribes, usable_policy
 from streams.observation.newest_events import newest_events
 
 EVENTS_MAX = 100
