@@ -115,6 +115,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "ledger_queries replays",
         "events installation jobs",
     ),
+    "angarium.operations.configurations": (
+        "changes masks sealing stored url_check",
+        "proposal",
+        "get patch put remove rotate trials",
+    ),
     "angarium.operations.installation": ("fleet sizing", "setup drain repair", "doctor"),
     "angarium.api": (
         "problems",
