@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from actors.configuration.filters.sending_rules import SendingRule, SendingRules
 from actors.ids import is_tenant
 from actors.machine.event import Event
 from actors.tenant_settings import SettingsByTenant
 from streams.clock import SystemTime
 from streams.routing.choosing.choice import ReceiverChoice
 from streams.routing.choosing.failures import ChoiceTotals, FailedFilter
+from streams.routing.choosing.sending_rules import SendingRule, SendingRules
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.routed_events import RoutedEvent

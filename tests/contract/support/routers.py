@@ -15,7 +15,6 @@ from streams.buckets.known_configurations import (
     KnownConfigurations,
     letter_marks_of,
     receiver_finder,
-    sending_rules_of,
     subscriptions_of,
 )
 from streams.buckets.stored_configurations import StoredConfigurations
@@ -28,6 +27,7 @@ from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
 from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
+from streams.routing.choosing.sending_rules import sending_rules_of
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.node_routing import EventsByTenant, Routing, RoutingTotals

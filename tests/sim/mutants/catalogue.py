@@ -343,6 +343,11 @@ def _inherited_slow(found: Bucket, limit: RateLimit, *, unclean: Unclean | None,
     return bucket.inherit(found, limit, unclean=None if is_slow else unclean, **more)
 
 
+def _take_of_one_limit(kept: Bucket) -> Bucket | None:
+    left = bucket.take(kept)
+    return left and Bucket(left.tokens, left.at, left.epoch, kept.others)
+
+
 def _bucket_as_if_started(kept: Tokens, now: float, epoch: int) -> Bucket | None:
     if kept.bucket is None or kept.limit is None:
         return None
@@ -462,6 +467,8 @@ ALL = [
     Mutant("bucket-as-recorded", "after an unclean takeover the bucket is empty",
            ((actor, "inherit", _inherited),),
            rates.node_dies_after_a_burst),
+    Mutant("one-limit", "an attempt takes a token of each limit", ((tokens, "take", _take_of_one_limit),),
+           rates.two_limits_hold_together),
     Mutant("no-skew-gap", "time between owners is credited only beyond the clocks' skew",
            ((bucket, "CLOCK_SKEW_S", 0.0),)),
     Mutant("slow-unrecorded", "where tokens are slow to come, the attempt is recorded first",

@@ -67,6 +67,7 @@ ALL = (
     eviction.memory_is_short_and_tenants_wait_for_tokens,
     eviction.more_tenants_wait_for_tokens_than_can_be_parked, rates.attempt_starts_long_after_its_record,
     rates.node_dies_after_a_ping, rates.node_dies_after_a_burst, rates.owner_key_is_deleted,
+    rates.two_limits_hold_together,
     rates.ping_takes_the_token_of_a_waiting_event, backlogs.receiver_is_put_again_at_once,
     backlogs.receiver_is_put_again_twice, backlogs.receiver_is_put_again_before_a_node_hears_of_it,
     backlogs.lagging_replica_answers_while_events_are_forgotten, backlogs.forgetting_is_lost,

@@ -8,31 +8,22 @@ object the last one stays: a receiver that reads the first would else get what a
 import base64
 import hmac
 import re
-from functools import lru_cache
 from itertools import repeat
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from actors.configuration.transform import Shaping, Transform
+from actors.configuration.transform import Shaping, Unshapeable
 from actors.json_depth import BODY_LEVELS_MAX, is_deep
-from angarium.delivery.places import (
-    BYTES_A_STEP,
-    STEPS_MAX,
-    Place,
-    Places,
-    PointerNode,
-    Steps,
-    TooManySteps,
-    tree,
-)
+from angarium.delivery.shaping.places import BYTES_A_STEP, STEPS_MAX, Place, Places, Steps, TooManySteps
+from angarium.delivery.shaping.pointer_trees import KeptTrees, PointerTrees
 
 PSEUDONYM_PREFIX = "ps_"
 PSEUDONYM_LENGTH = 27
 """Characters of a pseudonym after its prefix: 162 bits, so no two values share one by chance."""
 
 STEPS_A_PSEUDONYM = 15
-"""Steps of a pseudonym, besides those of its value. It may be longer than that, all in a body by 300 kB."""
+"""Steps of a pseudonym, besides those of its value. It may be longer than that, all in a body by 290 kB."""
 STEPS_A_CANONICAL_VALUE = 12
 STEPS_A_VISIT = 12
 """Steps of an object or array that a pointer leads into, besides those of its parts."""
@@ -47,27 +38,18 @@ _encoder = msgspec.json.Encoder()
 _NUMBER = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?\Z")
 _EXPONENT_DIGITS_MAX = 18
 _NULL = Raw(b"null")
+_trees = KeptTrees()
 
 
-class Unshapeable(Struct, frozen=True):
-    """A body that cannot be shaped, and why."""
-
-    why: str
-
-
-class _Trees(Struct, frozen=True):
-    """The trees of the three lists of a transform."""
-
-    keep: PointerNode | None
-    drop: PointerNode | None
-    pseudonymize: PointerNode | None
-
-
-def shape(body: bytes, region: str, shaping: Shaping) -> bytes | Unshapeable:
-    """The shaped body of an event of that region."""
+def shape(body: bytes, region: str, shaping: Shaping | Unshapeable) -> bytes | Unshapeable:
+    """The shaped body of an event of that region. It is never the original for want of a transform or key."""
+    if isinstance(shaping, Unshapeable):
+        return shaping
+    if shaping.transform.pseudonymize and not shaping.key:
+        return Unshapeable("there is no key for its pseudonyms")
     if is_deep(body):
         return Unshapeable(f"it is nested deeper than {BODY_LEVELS_MAX}")
-    trees, steps = _trees(shaping.transform), Steps()
+    trees, steps = _trees.of(shaping.transform), Steps()
     try:
         body.decode()
         value = _whole.decode(body)
@@ -77,11 +59,6 @@ def shape(body: bytes, region: str, shaping: Shaping) -> bytes | Unshapeable:
         return Unshapeable(f"its transform names too many places in it: more than {STEPS_MAX} steps")
     except (msgspec.DecodeError, UnicodeError):
         return Unshapeable("it is not JSON in UTF-8")
-
-
-@lru_cache(maxsize=1024)
-def _trees(transform: Transform) -> _Trees:
-    return _Trees(tree(transform.keep or ()), tree(transform.drop), tree(transform.pseudonymize))
 
 
 def _inside(value: Raw, steps: Steps) -> dict[str, Raw] | list[Raw] | None:
@@ -104,7 +81,7 @@ def _inside(value: Raw, steps: Steps) -> dict[str, Raw] | list[Raw] | None:
 class _Shape:
     """Follows all lists in one walk: an index is that of the body as published, whatever goes before it."""
 
-    def __init__(self, steps: Steps, trees: _Trees, key: bytes, region: str) -> None:
+    def __init__(self, steps: Steps, trees: PointerTrees, key: bytes, region: str) -> None:
         self._steps, self._trees = steps, trees
         self._keep, self._drop, self._replace = Places(steps), Places(steps), Places(steps)
         self._key = key

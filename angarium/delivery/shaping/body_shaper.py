@@ -7,13 +7,13 @@ from typing import assert_never
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from actors.configuration.transform import Shaping, Transform
+from actors.configuration.transform import Shaping, Transform, Unshapeable
 from actors.ids import tenant_of
 from actors.machine.event import Event
 from actors.machine.outcome import NotSent
-from actors.ports import Attempt, BatchAttempt
+from actors.ports import Attempt, BatchAttempt, EventShaping
 from angarium.delivery.connections.fair_slots import FairSlots
-from angarium.delivery.shaping import Unshapeable, shape
+from angarium.delivery.shaping.shape import shape
 
 PORTION_MAX = 256
 """Weight of bodies that are shaped in the loop, or in one turn of the thread, which costs 0.1 ms by itself.
@@ -23,7 +23,7 @@ A body of more than this has a turn for itself alone.
 BYTES_A_WEIGHT = 64
 POINTERS_A_WEIGHT = 8
 
-_Pair = tuple[Event, Shaping | None]
+_Pair = tuple[Event, EventShaping]
 
 
 class _Portion(Struct):
@@ -47,13 +47,13 @@ class BodyShaper:
         """The attempt with shaped bodies; a `NotSent` that names the events whose bodies cannot be shaped."""
         events = tuple(event for event, _ in attempt.numbered)
         portions = list(_portions(list(zip(events, attempt.shapings, strict=True))))
-        bodies = list[bytes | Unshapeable]()
-        for portion in portions:
-            if len(portions) == 1 and portion.weight <= PORTION_MAX:
-                bodies += _bodies(portion.pairs)
-            else:
+        if len(portions) == 1 and portions[0].weight <= PORTION_MAX:
+            found = shape_bodies(events, attempt.shapings)
+        else:
+            bodies = list[bytes | Unshapeable]()
+            for portion in portions:
                 bodies += await self._in_turn(attempt.receiver, portion.pairs)
-        found = _with_bodies(events, bodies)
+            found = _with_bodies(events, bodies)
         if isinstance(found, NotSent):
             return found
         match attempt:
@@ -75,9 +75,9 @@ class BodyShaper:
 
 
 def shape_bodies(
-    events: Sequence[Event], shapings: Sequence[Shaping | None]
+    events: Sequence[Event], shapings: Sequence[EventShaping]
 ) -> tuple[Event, ...] | NotSent:  # fmt: skip
-    """The events with shaped bodies; a `NotSent` that names those that cannot be shaped."""
+    """The events with shaped bodies, at once; a `NotSent` that names those that cannot be shaped."""
     if not shapings:
         return tuple(events)
     return _with_bodies(events, _bodies(list(zip(events, shapings, strict=True))))
@@ -87,7 +87,7 @@ def _portions(pairs: Sequence[_Pair]) -> Iterator[_Portion]:
     """Yield the events in their order, as many at once as one turn is for."""
     portion = _Portion()
     for event, shaping in pairs:
-        weight = 0 if shaping is None else _weight(event.body, shaping.transform)
+        weight = _weight(event.body, shaping.transform) if isinstance(shaping, Shaping) else 0
         if portion.pairs and portion.weight + weight > PORTION_MAX:
             yield portion
             portion = _Portion()

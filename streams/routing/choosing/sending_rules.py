@@ -10,6 +10,7 @@ from msgspec import Struct
 from actors.configuration.filters.judging import Filter, filter_of
 from actors.configuration.policy import Policy, is_admitted
 from actors.ids import tenant_of
+from streams.buckets.known_configurations import KnownConfigurations
 
 _NONE: Mapping[str, "SendingRule"] = {}
 
@@ -45,3 +46,10 @@ class SendingRules:
     def by_receiver(self, tenant: str) -> Mapping[str, SendingRule]:
         """The rules of the tenant's receivers that have one."""
         return self._tenants.get(tenant, _NONE)
+
+
+def sending_rules_of(configurations: KnownConfigurations) -> SendingRules:
+    """The rules of the receivers, kept up to date from now on, together with their subscriptions."""
+    rules = SendingRules()
+    configurations.on_change(lambda receiver: rules.put(receiver, configurations.subscriber(receiver)))
+    return rules

@@ -11,8 +11,9 @@ from itertools import repeat
 
 from msgspec import Struct
 
-from actors.configuration.transform import ANY, Token, parsed_pointer
+from actors.configuration.transform import ANY
 from actors.errors import AngariumError
+from angarium.delivery.shaping.pointer_trees import PointerNode
 
 STEPS_MAX = 300_000
 """Steps of one body. A step is a tenth of a microsecond, so a body takes some 30 ms at most."""
@@ -38,24 +39,6 @@ class Steps:
         self.left -= count
         if self.left < 0:
             raise TooManySteps(f"more than {STEPS_MAX} steps")
-
-
-class PointerNode(Struct):
-    """A place in the tree of pointers: what its tokens lead to, and whether a pointer ends here."""
-
-    following: dict[Token, "PointerNode"]
-    ends: bool = False
-
-
-def tree(pointers: Sequence[str]) -> PointerNode | None:
-    """The tree of these pointers, which share their beginnings; None without any."""
-    root = PointerNode({})
-    for pointer in pointers:
-        node = root
-        for token in parsed_pointer(pointer):
-            node = node.following.setdefault(token, PointerNode({}))
-        node.ends = True
-    return root if pointers else None
 
 
 class Place(Struct):

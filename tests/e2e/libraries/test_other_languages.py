@@ -74,7 +74,13 @@ def sent(policy: Policy) -> dict[str, Any]:
     wire = Wire()
     event = Event(position=1, id="evt_1", stored_at=time.time(), body=BODY, type="order.created")
     attempt = Attempt(
-        receiver="acme.billing", policy=policy, event=event, sequence=41, ordinal=1, may_start=lambda: True
+        receiver="acme.billing",
+        policy=policy,
+        event=event,
+        sequence=41,
+        ordinal=1,
+        may_start=lambda: True,
+        shapings=(),
     )
     asyncio.run(HttpSender(wire).send(attempt))
     headers = dict(line.decode().split(": ", 1) for line in wire.request.lines)
