@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from actors.configuration.policy import AlertLimits, AlertSettings
+from actors.configuration.policy import AlertLimits, AlertSettings, Policy
 from actors.delivery_totals import DeliveryTotals
 from actors.machine.alerts.health_changes import HealthChange
 from actors.machine.bucket import Unclean
@@ -48,6 +48,8 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `alert_limits`: returns the limits of alerts about a receiver, with the settings of its configuration.
     - `handshakes_known`: asked before each handshake; if not, events wait for it.
     - `transforms_known`: asked before a transform is adopted; if not, events wait for it.
+    - `may_reach`: asked before each attempt; false while this node can connect to no host.
+    - `has_outage`: true while it can connect to no host.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -68,6 +70,8 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     on_alert: Callable[[AlertFact], None]
     alerts: AlertWriter
     alert_limits: Callable[[str, AlertSettings], AlertLimits]
+    may_reach: Callable[[str, Policy], bool] = lambda receiver, policy: True
+    has_outage: Callable[[], bool] = lambda: False
     may_record_alerts: Callable[[], bool] = lambda: True
     handshakes_known: Callable[[], bool] = lambda: True
     transforms_known: Callable[[], bool] = lambda: True
@@ -107,6 +111,14 @@ class ActorEnvironment(Protocol):
 
     def may_start(self) -> bool:
         """True if an attempt may take its token now; if not, all actors are woken once it may."""
+        ...
+
+    def may_reach(self, receiver: str, policy: Policy) -> bool:
+        """True unless this node can connect to no host; all actors are woken once it can."""
+        ...
+
+    def has_outage(self) -> bool:
+        """True while this node can connect to no host."""
         ...
 
     def handshakes_known(self) -> bool:

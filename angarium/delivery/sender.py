@@ -294,5 +294,6 @@ def _outcome(outcome: Response | Failure) -> Outcome:
     if outcome.kind is FailureKind.LEASE:
         return NotSent(why=outcome.detail)
     return Failed(
-        error=outcome.kind.value, detail=outcome.detail, latency_ms=latency_ms, status=outcome.status
-    )
+        error=outcome.kind.value, detail=outcome.detail, latency_ms=latency_ms, status=outcome.status,
+        unreached=outcome.unreached,
+    )  # fmt: skip

@@ -302,6 +302,7 @@ class ShardWorld:
         self.totals = DeliveryTotals()
         self.journal = Journal(self)
         self.within_lease = True
+        self.has_outage = False
         self.acked, self.acked_to = list[int](), 0
         self.held: list[bool] = []
         self.saturated = False
@@ -340,6 +341,7 @@ class ShardWorld:
             set_pulling_paused=self.held.append, saturated=lambda: self.saturated,
             refuse=self.refused.append, on_health_change=self.health_changes.append,
             on_alert=self.logged_alerts.append, alerts=self.alerts, alert_limits=self.settings.alert_limits,
+            may_reach=lambda receiver, policy: not self.has_outage, has_outage=lambda: self.has_outage,
             may_record_alerts=lambda: self.all_know_alerts,
             handshakes_known=lambda: self.all_know_handshakes,
             transforms_known=lambda: self.all_know_transforms,
@@ -367,6 +369,11 @@ class ShardWorld:
         self.sender.in_flight.clear()
         self.sender.posts_in_flight.clear()
         self.claim(unclean=True, snapshots=snapshots, parked=parked, handed_out=handed_out)
+
+    def outage(self, has_outage: bool) -> None:
+        """From now on the node can connect to no host, or can again."""
+        self.has_outage = has_outage
+        self.host.outage_changed()
 
     @property
     def actor(self) -> Actor:
