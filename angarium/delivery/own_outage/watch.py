@@ -229,7 +229,7 @@ class OutageWatch:
         self.begun += 1
         self._waiting.clear()
         self._probed_tenants.clear()
-        log.error("outage.begun", extra={
+        log.warning("outage.begun", extra={
             "why": "no host can be connected to", "remedy": "check this node's network, its firewall and DNS"
         })  # fmt: skip
         self._probing = self._loop.create_task(self._probe_until_over())
