@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from actors.configuration.policy import AlertLimits, AlertSettings, Policy
+from actors.configuration.policy import AlertLimits, AlertSettings
 from actors.delivery_totals import DeliveryTotals
 from actors.machine.alerts.health_changes import HealthChange
 from actors.machine.bucket import Unclean
@@ -13,7 +13,18 @@ from actors.machine.facts import AlertFact
 from actors.machine.state import State
 from actors.memory.failing_receivers import FailingReceivers
 from actors.memory.unacked import NodeHolders, ShardUnacked
-from actors.ports import AlertWriter, Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
+from actors.ports import (
+    AlertWriter,
+    Backlog,
+    Clock,
+    DeadLetterWriter,
+    NoOutage,
+    OwnOutage,
+    Policies,
+    Recorder,
+    Sender,
+    Snapshots,
+)
 
 
 class ShardClaim(Struct, frozen=True, kw_only=True):
@@ -48,8 +59,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `alert_limits`: returns the limits of alerts about a receiver, with the settings of its configuration.
     - `handshakes_known`: asked before each handshake; if not, events wait for it.
     - `transforms_known`: asked before a transform is adopted; if not, events wait for it.
-    - `may_reach`: asked before each attempt; false while this node can connect to no host.
-    - `has_outage`: true while it can connect to no host.
+    - `outage`: asked before each attempt; tells whether this node can connect to no host.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -70,8 +80,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     on_alert: Callable[[AlertFact], None]
     alerts: AlertWriter
     alert_limits: Callable[[str, AlertSettings], AlertLimits]
-    may_reach: Callable[[str, Policy], bool] = lambda receiver, policy: True
-    has_outage: Callable[[], bool] = lambda: False
+    outage: OwnOutage = field(default_factory=NoOutage)
     may_record_alerts: Callable[[], bool] = lambda: True
     handshakes_known: Callable[[], bool] = lambda: True
     transforms_known: Callable[[], bool] = lambda: True
@@ -93,6 +102,7 @@ class ActorEnvironment(Protocol):
     on_alert: Callable[[AlertFact], None]
     failing: FailingReceivers
     refuse: Callable[[str], None]
+    outage: OwnOutage
     epoch: int
     claimed_at: float
     claim_position: int
@@ -111,14 +121,6 @@ class ActorEnvironment(Protocol):
 
     def may_start(self) -> bool:
         """True if an attempt may take its token now; if not, all actors are woken once it may."""
-        ...
-
-    def may_reach(self, receiver: str, policy: Policy) -> bool:
-        """True unless this node can connect to no host; all actors are woken once it can."""
-        ...
-
-    def has_outage(self) -> bool:
-        """True while this node can connect to no host."""
         ...
 
     def handshakes_known(self) -> bool:

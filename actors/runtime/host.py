@@ -61,8 +61,7 @@ class Host:
         self.refuse = ports.refuse
         self.on_health_change = ports.on_health_change
         self.on_alert = ports.on_alert
-        self.may_reach = ports.may_reach
-        self.has_outage = ports.has_outage
+        self.outage = ports.outage
         self.handshakes_known = ports.handshakes_known
         self.transforms_known = ports.transforms_known
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
@@ -157,7 +156,7 @@ class Host:
 
         What time passes until then is not failing time of any receiver, which is recorded.
         """
-        if self.has_outage():
+        if self.outage.since is not None:
             self.spawn(self.residents.note_outage())
         else:
             self.residents.wake_all()

@@ -76,7 +76,7 @@ class LiveState:
 
     def note_outage(self) -> None:
         """Record that no time counts as failing from now on, if this node can connect to no host."""
-        if self.environment.has_outage() and self.state.may_age:
+        if self.environment.outage.since is not None and self.state.may_age:
             self.record(c.NoteOutage(), self.environment.clock.now())
 
     def confirm(self, fact: Fact, state: State) -> None:

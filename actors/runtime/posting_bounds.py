@@ -36,8 +36,8 @@ class PostingBounds:
     @property
     def may_reach(self) -> bool:
         """True unless this node can connect to no host; then the receiver is woken once it can."""
-        policy = self._live.policy
-        return policy is None or self._environment.may_reach(self._live.receiver, policy)
+        outage, policy = self._environment.outage, self._live.policy
+        return outage.since is None or policy is None or outage.may_try(self._live.receiver, policy)
 
     @property
     def room(self) -> int:

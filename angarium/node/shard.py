@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from actors.configuration.policy import Policy
 from actors.ids import event_id
 from actors.machine.event import Event
 from actors.memory.unacked import NodeHolders
-from actors.ports import Sender
+from actors.ports import NoOutage, Sender
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
 from angarium.delivery.own_outage.watch import OutageWatch
@@ -77,10 +76,6 @@ class NodeContext(Struct, frozen=True):
     metrics_names: int = 0
     proxy_connections: Callable[[], Mapping[str, int]] = dict
     outage: OutageWatch | None = None
-
-    def may_reach(self, receiver: str, policy: Policy) -> bool:
-        """True unless this node can connect to no host."""
-        return self.outage is None or self.outage.may_try(receiver, policy)
 
     @property
     def has_outage(self) -> bool:
@@ -153,7 +148,7 @@ class Shard:
             saturated=context.saturated, refuse=self.refuse, on_health_change=context.health_log,
             on_alert=context.health_log.alert, alerts=AlertWriter(context.js, context.names),
             alert_limits=context.routing.tenant_settings.alert_limits,
-            may_reach=context.may_reach, has_outage=lambda: context.has_outage,
+            outage=context.outage or NoOutage(),
             may_record_alerts=lambda: context.members.all_know_facts(FactKinds.ALERTS),
             handshakes_known=lambda: context.members.all_know_facts(FactKinds.HANDSHAKES),
             transforms_known=lambda: context.members.all_know_facts(FactKinds.TRANSFORMS),

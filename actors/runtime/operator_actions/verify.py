@@ -30,6 +30,8 @@ async def verify(actor: Actor) -> Answered | Failed:
     is_adopted = actor.adopted_policy is policy
     if actor.handshaking.under_way or not is_adopted or not environment.may_start():
         raise ControlDenied("unavailable", "the shard is not ready at the moment; try again")
+    if not environment.outage.may_try(receiver, policy):
+        raise ControlDenied("unavailable", "its node can connect to no host at the moment; try again later")
     if now < actor.handshaking.begun_at + VERIFY_EVERY_S:
         raise ControlDenied("rate_limited", f"{receiver} was asked a moment ago; try again in a second")
     bucket = actor.live.bucket_at(now)

@@ -28,6 +28,8 @@ ASKED_EVERY_S = 5.0
 """Time from the end of one questioning to the next: dead receivers alone must not disturb other hosts."""
 PROBES_EVERY_S = 1.0
 PROBES_AT_ONCE = 4
+WAITING_PROBES_AT_ONCE = 64
+"""Hosts of tenants with waiting events that are probed at a time: the dead ones of many tenants hide none."""
 WAITING_TENANTS_MAX = 1024
 WIDTH_KNOWN_FOR_S = 1.0
 """Time for which it is believed that this node sends to few places, or to many."""
@@ -48,6 +50,7 @@ class OutageWatch:
     - `address_of`: the address by which a target is known now; empty if there is none.
     - `has_own_path`: true for a receiver that is reached by another path (a proxy), which proves nothing.
     - `since`: when the outage was noticed, in the time of the loop; None without one.
+    - `doubts`: an answer matters now: it clears this node, or ends the outage.
     - `begun`: how many outages there were; `probed`: how many probes were made.
     """
 
@@ -59,9 +62,10 @@ class OutageWatch:
         has_own_path: Callable[[Policy], bool] = lambda policy: False,
     ) -> None:
         self.since: float | None = None
+        self.doubts = False
         self.begun = self.probed = 0
         self._loop = asyncio.get_running_loop()
-        self._probe = probe
+        self.probe = probe
         self._address_of = address_of
         self._has_own_path = has_own_path
         self._evidence = Evidence()
@@ -86,11 +90,6 @@ class OutageWatch:
             if task is not None:
                 task.cancel()
         self._release(ours=False)
-
-    @property
-    def doubts(self) -> bool:
-        """True while an answer matters: it clears this node, or ends the outage."""
-        return bool(self._held) or self.since is not None
 
     # ---- what attempts tell
 
@@ -121,6 +120,7 @@ class OutageWatch:
         if self.since is None:
             verdict: asyncio.Future[bool] = self._loop.create_future()
             self._held.append(verdict)
+            self.doubts = True
             self._ask_soon()
             if not await verdict:
                 return failed
@@ -195,7 +195,11 @@ class OutageWatch:
 
         async def reach(tenant: str, target: Target) -> bool:
             self.probed += 1
-            reached = await self._probe(tenant, target)
+            try:
+                reached = await self.probe(tenant, target)
+            except Exception:  # The others are asked all the same, and the next round comes.
+                log.exception("outage.probe_broken")
+                reached = None
             now, address = self._loop.time(), self._address_of(target)
             if reached is None or is_this_machine(target.host, address):
                 return False
@@ -210,6 +214,7 @@ class OutageWatch:
 
     def _release(self, *, ours: bool) -> None:
         held, self._held = self._held, []
+        self.doubts = self.since is not None
         for each in held:
             if not each.done():
                 each.set_result(ours)
@@ -238,6 +243,7 @@ class OutageWatch:
 
     def _end(self) -> None:
         since, self.since = self.since, None
+        self.doubts = bool(self._held)
         if self._probing is not None:
             self._probing.cancel()
         log.info("outage.over", extra={"seconds": round(self._loop.time() - (since or 0.0), 1)})
@@ -257,12 +263,12 @@ class OutageWatch:
 
     def _next_probes(self) -> list[tuple[str, Target]]:
         """The next hosts: of tenants with waiting events, then those reached before, in turn."""
-        chosen = list(self._waiting.items())[:PROBES_AT_ONCE]
+        chosen = list(self._waiting.items())[:WAITING_PROBES_AT_ONCE]
         for tenant, _ in chosen:
             del self._waiting[tenant]
             self._probed_tenants.add(tenant)
         known = self._evidence.in_turn(self._loop.time())
-        for _ in range(min(len(known), PROBES_AT_ONCE - len(chosen))):
+        for _ in range(max(0, min(len(known), PROBES_AT_ONCE - len(chosen)))):
             host = known[self._turn % len(known)]
             chosen.append((host.tenant, host.target))
             self._turn += 1

@@ -252,6 +252,41 @@ async def test_a_watch_that_is_closed_keeps_no_attempt() -> None:
 
 
 @in_virtual_time
+async def test_a_defect_in_a_probe_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    network = await known()
+    probe, broken = network.probe, set[str]()
+
+    async def breaks_once(tenant: str, target: Target) -> bool | None:
+        if target.host not in broken:
+            broken.add(target.host)
+            raise ZeroDivisionError
+        return await probe(tenant, target)
+
+    network.watch.probe = breaks_once
+    network.is_down = True
+    assert OUTAGE in errors(await network.all())
+    network.is_down = False
+    await until(lambda: network.watch.since is None)
+    assert "outage.probe_broken" in [each.getMessage() for each in caplog.records]
+
+
+@in_virtual_time
+async def test_many_tenants_with_dead_hosts_hide_no_other() -> None:
+    network = Network()
+    network.dead = {f"45.0.{number}.1" for number in range(250)}
+    for _ in range(2):
+        await network.all()
+    assert network.watch.since is not None
+    network.probe_s = 2.0
+    for number in range(200):
+        assert not network.watch.may_try(f"evil{number}.r", Policy(url=f"https://45.0.{number}.1/"))
+    began = now()
+    assert not network.watch.may_try("quiet.r", Policy(url="https://45.0.255.1/"))
+    await until(lambda: network.watch.since is None)
+    assert now() - began < 15
+
+
+@in_virtual_time
 async def test_an_attempt_that_was_not_sent_says_nothing() -> None:
     class Idle:
         async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:

@@ -81,7 +81,7 @@ async def test_a_receiver_that_comes_into_memory_meanwhile_gets_no_older_either(
     world.sender.answers(*[500] * 100)
     world.publish()
     await world.pass_time(100)
-    world.has_outage = True  # The next owner has it; this one never knew.
+    world.own_outage.since = 0.0  # The next owner has it; this one never knew.
     world.crash()
     await world.pass_time(LONG_S)
     assert failing_s(world) <= 102
