@@ -56,7 +56,8 @@ class Network:
     async def to(self, receiver: str, url: str) -> Outcome:
         given = Policy(url=url)
         outcome = await self.sender.send(Attempt(
-            receiver=receiver, policy=given, event=event(1), sequence=1, ordinal=1, may_start=lambda: True
+            receiver=receiver, policy=given, event=event(1), sequence=1, ordinal=1,
+            may_start=lambda: True, shapings=(),
         ))  # fmt: skip
         if isinstance(outcome, Answered) and url not in self.proxied:
             self.watch.answered(receiver, given)  # As the transport does with a new connection.
@@ -296,6 +297,6 @@ async def test_an_attempt_that_was_not_sent_says_nothing() -> None:
     sender = WatchedSender(Idle(), network.watch)
     attempt = Attempt(
         receiver="a.r0", policy=Policy(url="https://45.0.0.1/"), event=event(1), sequence=1, ordinal=1,
-        may_start=lambda: True,
+        may_start=lambda: True, shapings=(),
     )  # fmt: skip
     assert isinstance(await sender.send(attempt), NotSent)
