@@ -27,7 +27,6 @@ from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.transport import Transport
 from angarium.delivery.own_outage.prober import Prober
 from angarium.delivery.own_outage.watch import OutageWatch
-from angarium.delivery.own_outage.watched_sender import WatchedSender
 from angarium.delivery.sender import HttpSender
 from angarium.file_value import reload_when_changed
 from angarium.node.control_requests import ReceiverControl
@@ -177,13 +176,14 @@ async def open_node(
     )  # fmt: skip
     transport = _transport(settings, guard, paths, outage)
     sender = HttpSender(
-        transport, traceparent=traceparent, profile_names=paths.profiles_of, origin=settings.origin
-    )
+        transport, traceparent=traceparent, profile_names=paths.profiles_of, origin=settings.origin,
+        watch=outage,
+    )  # fmt: skip
     reloading = asyncio.ensure_future(paths.reload_changed_files())
     reloading.add_done_callback(reporting("the files of proxies and TLS profiles are no longer read again"))
     try:
         async with joined_node(
-            wire, settings, SystemTime(), WatchedSender(sender, outage), outage=outage,
+            wire, settings, SystemTime(), sender, outage=outage,
             saturated=Load(), on_complete=on_complete, tracing=tracing, runs=runs,
             proxy_connections=transport.proxy_connections if isinstance(transport, Http1Transport) else dict,
             keys=lambda: sealing.value,

@@ -13,10 +13,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from typing import assert_never
 
 from actors.configuration.policy import Policy
 from actors.ids import tenant_of
-from actors.machine.outcome import OUTAGE, Failed
+from actors.machine.outcome import OUTAGE, Answered, Failed, NotSent, Outcome
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
 from angarium.delivery.own_outage.evidence import Evidence, is_this_machine
 
@@ -104,6 +105,20 @@ class OutageWatch:
         target = self._target(policy)
         if target is not None:
             self.connected(receiver, target, self._address_of(target))
+
+    async def seen(self, receiver: str, policy: Policy, outcome: Outcome) -> Outcome:
+        """The outcome as it counts."""
+        match outcome:
+            case Answered():
+                if self.doubts:
+                    self.answered(receiver, policy)
+                return outcome
+            case Failed():
+                return await self.judged(receiver, policy, outcome)
+            case NotSent():
+                return outcome
+            case _:
+                assert_never(outcome)
 
     async def judged(self, receiver: str, policy: Policy, failed: Failed) -> Failed:
         """The failure as it counts: that of the receiver, or of this node, once that is known."""

@@ -4,7 +4,6 @@ from actors.machine.outcome import Answered, Failed, Outcome
 from actors.ports import Attempt, BatchAttempt, Sender
 from angarium.delivery.http_exchange.target import Target, parse_target
 from angarium.delivery.own_outage.watch import OutageWatch
-from angarium.delivery.own_outage.watched_sender import WatchedSender
 from tests.sim.run import Run
 from tests.sim.world.process import Process
 from tests.sim.world.receivers import SimSender
@@ -35,8 +34,7 @@ class Network:
             return process.name not in self.cut_off and not self._run.receivers.is_away(receiver)
 
         watch = self.watches[process.name] = OutageWatch(probe)
-        sender = NetworkSender(self, process, SimSender(process, self._run.receivers), watch)
-        return WatchedSender(sender, watch), watch
+        return NetworkSender(self, process, SimSender(process, self._run.receivers), watch), watch
 
 
 class NetworkSender:
@@ -52,8 +50,8 @@ class NetworkSender:
         """See `Sender`."""
         if self._process.name in self._network.cut_off:
             self._network.tried += 1
-            return UNREACHED
+            return await self._watch.seen(attempt.receiver, attempt.policy, UNREACHED)
         outcome = await self._sender.send(attempt)
         if isinstance(outcome, Answered):
             self._watch.connected(attempt.receiver, parse_target(attempt.policy.url), "")
-        return outcome
+        return await self._watch.seen(attempt.receiver, attempt.policy, outcome)

@@ -2,19 +2,24 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, Literal
 
 import pytest
 
 from actors.configuration.policy import Policy
 from actors.machine.outcome import OUTAGE, Answered, Failed, NotSent, Outcome
-from actors.ports import Attempt, BatchAttempt
+from actors.ports import Attempt
 from angarium.delivery.http_exchange.target import Target
+from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response
 from angarium.delivery.own_outage.evidence import PLACES_MIN
 from angarium.delivery.own_outage.watch import ASKED_EVERY_S, WITNESS_PATIENCE_S, OutageWatch
-from angarium.delivery.own_outage.watched_sender import WatchedSender
+from angarium.delivery.sender import HttpSender
 from tests.unit.worlds.values import answer, event
 from tests.unit.worlds.virtual_time import in_virtual_time
 
+SECRET = "whsec_" + "b2xk" * 8
+OK = Response(status=200, headers=(), body=b"", latency_s=0.005, size=0)
+LAPSED = Failure(kind=FailureKind.LEASE, detail="the lease expired", latency_s=0.0)
 UNREACHED = Failed(error="connect", detail="refused", latency_ms=1.0, unreached=True)
 
 
@@ -31,7 +36,7 @@ class Network:
         self.watch = OutageWatch(self.probe, has_own_path=lambda policy: policy.url in self.proxied)
         self.changes = list[bool]()
         self.watch.on_change(lambda: self.changes.append(self.watch.since is not None))
-        self.sender = WatchedSender(self, self.watch)
+        self.sender = HttpSender(self, watch=self.watch)
         self.failed = UNREACHED
 
     async def probe(self, tenant: str, target: Target) -> bool | None:
@@ -42,26 +47,34 @@ class Network:
     def reaches(self, host: str) -> bool:
         return not self.is_down and host not in self.dead
 
-    async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
+    async def post(self, request: Request) -> Response | Failure:
         """The transport: it tells the watch of each connection."""
-        host = attempt.policy.url.split("/")[2]
+        target = request.target
         await asyncio.sleep(0.001)
-        if attempt.policy.url in self.proxied or host.startswith("127."):
-            return answer(200)
-        return answer(200) if self.reaches(host) else self.failed
+        proxied = any(url.startswith(target.origin) for url in self.proxied)
+        if proxied or target.host.startswith("127.") or self.reaches(target.host):
+            if not proxied:
+                self.watch.connected(request.receiver, target, "")
+            return OK if request.may_start() else LAPSED
+        failed = self.failed
+        return Failure(
+            kind=FailureKind(failed.error), detail=failed.detail, latency_s=failed.latency_ms / 1000,
+            unreached=failed.unreached,
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
     async def attempt(self, tenant: str, number: int) -> Outcome:
         return await self.to(f"{tenant}.r{number}", f"https://45.0.{number}.1/")
 
-    async def to(self, receiver: str, url: str) -> Outcome:
-        given = Policy(url=url)
-        outcome = await self.sender.send(Attempt(
-            receiver=receiver, policy=given, event=event(1), sequence=1, ordinal=1,
-            may_start=lambda: True, shapings=(),
+    async def to(self, receiver: str, url: str, **members: Any) -> Outcome:
+        given: dict[str, Any] = {"may_start": lambda: True, "kind": "event"} | members
+        handshake: Literal["hmac", "none"] = "hmac" if given["kind"] == "handshake" else "none"
+        return await self.sender.send(Attempt(
+            receiver=receiver, policy=Policy(url=url, handshake=handshake, secrets=(SECRET,)), event=event(1),
+            sequence=1, ordinal=1, shapings=(), **given,
         ))  # fmt: skip
-        if isinstance(outcome, Answered) and url not in self.proxied:
-            self.watch.answered(receiver, given)  # As the transport does with a new connection.
-        return outcome
 
     async def all(self, count: int = PLACES_MIN, tenants: str = "abc", first: int = 0) -> list[Outcome]:
         numbers = range(first, first + count)
@@ -235,7 +248,7 @@ async def test_a_silent_connection_is_judged_like_the_others() -> None:
 async def test_our_other_failures_do_not_wait() -> None:
     network = await known()
     network.is_down = True
-    for error in ("overload", "internal", "proxy", "blocked"):
+    for error in ("overload", "proxy", "blocked"):
         network.failed = Failed(error=error, detail="", latency_ms=1.0)
         began = now()
         assert await network.attempt("a", 3) == network.failed
@@ -289,14 +302,20 @@ async def test_many_tenants_with_dead_hosts_hide_no_other() -> None:
 
 @in_virtual_time
 async def test_an_attempt_that_was_not_sent_says_nothing() -> None:
-    class Idle:
-        async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
-            return NotSent(why="the lease is over")
-
     network = await known()
-    sender = WatchedSender(Idle(), network.watch)
-    attempt = Attempt(
-        receiver="a.r0", policy=Policy(url="https://45.0.0.1/"), event=event(1), sequence=1, ordinal=1,
-        may_start=lambda: True, shapings=(),
-    )  # fmt: skip
-    assert isinstance(await sender.send(attempt), NotSent)
+    network.is_down = True
+    network.proxied = {"https://45.0.77.1/"}
+    doubtful = asyncio.create_task(network.attempt("a", 3))
+    await asyncio.sleep(0.1)
+    outcome = await network.to("a.r", "https://45.0.77.1/", may_start=lambda: False)
+    assert isinstance(outcome, NotSent)
+    assert not doubtful.done()
+
+
+@in_virtual_time
+async def test_handshakes_are_judged_like_attempts() -> None:
+    network = await known()
+    unproven = await network.to("a.r0", "https://45.0.0.1/", kind="handshake")
+    assert errors([unproven]) == {"unproven"}
+    network.is_down = True
+    assert errors([await network.to("a.r0", "https://45.0.0.1/", kind="handshake")]) == {OUTAGE}
