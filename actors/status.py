@@ -22,7 +22,9 @@ from actors.machine.handshake.in_words import HandshakeState, handshake_state, h
 from actors.machine.handshake.proof import current_handshake
 from actors.machine.numbering import is_duplicate
 from actors.machine.outcome import PROXY, Answered
+from actors.machine.scheduling.learnt_pace import pace_limits
 from actors.machine.scheduling.next_step import next_step
+from actors.machine.scheduling.pace_in_words import PaceState, pace_state, pace_words, throttled_words
 from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.steps import Rest, WaitUntil
@@ -138,6 +140,7 @@ class ReceiverState(TypedDict):
     head: OldestEvent | None
     disabled: str | None
     bucket: BucketState | None
+    pace: PaceState | None
     handshake: HandshakeState | None
     transform: TransformState | None
     resume_at: str | None
@@ -194,6 +197,7 @@ def inspect(
         "head": _head(head, now) if head else None,
         "disabled": state.disabled or None,
         "bucket": _bucket(state, policy, view, now),
+        "pace": pace_state(state, policy, now),
         "handshake": handshake_state(state, policy, instant_text_or_none),
         "transform": _transform(state),
         "resume_at": instant_text_or_none(_resume_at(state, policy, now)),
@@ -288,7 +292,7 @@ def _held_words(
             following = "an attempt is under way" if view.in_flight else following
             return f"offline: {_no_success(state, now)}, {_failures(state, policy)}; {following}"
         case "throttled":
-            reason = f"it answered {state.last.status}" if state.last and state.last.status else "as it asked"
+            reason = throttled_words(state, now)
             return f"throttled until {_moment(state.throttled_until, now)}: {reason}"
         case _:
             until = _resume_at(state, policy, now) or now
@@ -307,6 +311,9 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
         case WaitUntil(at, Rule.TOKEN) if policy is not None and policy.rate is not None:
             rate = f"{policy.rate.limit:g} per {policy.rate.per}"
             return f"held back by its rate of {rate}; the next in {age_text(math.ceil(at - now))}"
+        case WaitUntil(at, Rule.PACE) if policy is not None:
+            following = f"the next in {age_text(math.ceil(at - now))}"
+            return f"held back by {pace_words(state, policy, now)}; {following}"
         case WaitUntil(at, Rule.LINGERING):
             return f"waiting for more events for its batch, which is sent at {_moment(at, now)} at the latest"
         case WaitUntil(_, Rule.OLDER_NODES_TRANSFORM):
@@ -453,13 +460,14 @@ def _bucket(state: State, policy: Policy | None, view: View, now: float) -> Buck
     rate = policy.rate or (Rate(limit=allowed, per="minute", burst=limit.burst) if allowed else None)
     if rate is None:
         return None
-    bucket = view.bucket or state.bucket
+    bucket, learnt = view.bucket or state.bucket, pace_limits(state, policy, now).per_second
+    per_second = limit.per_second if learnt is None else min(limit.per_second, learnt)
     return {
         "tokens": round(refill(bucket, limit, now, bucket.epoch).tokens, 3) if bucket else 0.0,
         "limit": rate.limit,
         "per": rate.per,
         "burst": rate.burst_max,
-        "effective_limit": round(limit.per_second * SECONDS[rate.per], 6),
+        "effective_limit": round(per_second * SECONDS[rate.per], 6),
     }
 
 

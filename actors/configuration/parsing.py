@@ -16,6 +16,7 @@ from actors import allowed_values
 from actors.configuration.custom_signature import CustomSignature
 from actors.configuration.policy import (
     SECONDS,
+    Adaptive,
     AlertSettings,
     BatchLimits,
     Offline,
@@ -39,7 +40,7 @@ PERIODS = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": 
 }
 """Spellings of a period after the `/` of a rate."""
 RESERVED = frozenset({
-    "description", "labels", "adaptive",
+    "description", "labels",
 })  # fmt: skip
 _RATE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*/\s*([a-z]+)\s*\Z")
 _RATE_EXAMPLE = 'write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}'
@@ -48,6 +49,7 @@ _OBJECTS = (
     ("batch", BatchLimits),
     ("retry", Retry),
     ("offline", Offline),
+    ("adaptive", Adaptive),
     ("alerts", AlertSettings),
     ("signature", CustomSignature),
 )

@@ -11,6 +11,7 @@ from actors.machine.event import Event
 from actors.machine.facts import Burial
 from actors.machine.numbering import Numbered
 from actors.machine.outcome import Answered, Failed
+from actors.machine.pace.pace import Observed
 
 
 class RecordOutcome(Struct, frozen=True, gc=False):
@@ -22,6 +23,12 @@ class RecordOutcome(Struct, frozen=True, gc=False):
     events: tuple[Event, ...]
     outcome: Answered | Failed
     answer: str = ""
+
+
+class LearnPace(Struct, frozen=True, gc=False):
+    """Record what was observed of the receiver, in order, if that teaches something about its pace."""
+
+    observed: tuple[Observed, ...]
 
 
 class Adopt(Struct, frozen=True):
@@ -229,5 +236,5 @@ Command = (
     RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropDuplicate | NumberEvents | StartAttempt
     | StartPing | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
     | RefuseEvent | TurnAway | PassOver | RecordBuried | EraseOpenEvent | EraseWaitingEvent
-    | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake
+    | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake | LearnPace
 )  # fmt: skip

@@ -48,6 +48,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `alert_limits`: returns the limits of alerts about a receiver, with the settings of its configuration.
     - `handshakes_known`: asked before each handshake; if not, events wait for it.
     - `transforms_known`: asked before a transform is adopted; if not, events wait for it.
+    - `paces_known`: asked before a learnt pace is recorded; if not, nothing is learnt.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -71,6 +72,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     may_record_alerts: Callable[[], bool] = lambda: True
     handshakes_known: Callable[[], bool] = lambda: True
     transforms_known: Callable[[], bool] = lambda: True
+    paces_known: Callable[[], bool] = lambda: True
     node_holders: NodeHolders = field(default_factory=NodeHolders)
 
 
@@ -115,6 +117,10 @@ class ActorEnvironment(Protocol):
 
     def transforms_known(self) -> bool:
         """True if every node that may take over knows the facts about transforms."""
+        ...
+
+    def paces_known(self) -> bool:
+        """True if every node that may take over knows the fact about paces."""
         ...
 
     def within_lease(self) -> bool:

@@ -46,7 +46,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "actors.machine": (
         "backoff bucket event outcome",
-        "numbering",
+        "numbering pace",
         "facts",
         "commands state",
         "handshake",

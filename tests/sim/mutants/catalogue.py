@@ -252,7 +252,7 @@ def _oldest_or_next(state: State, policy: Policy, view: View) -> Iterator[OpenEv
     yield next((each for each in state.open if each.position not in view.in_flight), None)
 
 
-def _width_of_config(state: State, policy: Policy) -> int:
+def _width_of_config(state: State, policy: Policy, now: float) -> int:
     return 1 if policy.order == "strict" else policy.concurrency
 
 
@@ -425,7 +425,7 @@ ALL = [
            ((Journal, "add", _add_no_acceptance),)),
     Mutant("width-unbounded", "up to `concurrency` in flight",
            ((scheduling, "concurrency_of",
-             lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
+             lambda state, policy, now: 1 if policy.order == "strict" else OPEN_MAX),)),
     Mutant("width-while-down", "after five failures in a row, back through a single attempt",
            ((scheduling, "concurrency_of", _width_of_config),), width.receiver_is_down),
     Mutant("open-unbounded", "at most 256 events are open",
