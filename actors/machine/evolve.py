@@ -73,7 +73,7 @@ def evolve(state: State, fact: f.Fact) -> State:
         case f.TransformSet():
             return with_transform(state, fact)
         case f.PaceSet():
-            return _after_lesson(state, fact)
+            return after_lesson(state, fact)
         case f.Retargeted(target=target):
             return replace(_unimpeded(state), target=target)
         case f.Paused():
@@ -108,7 +108,7 @@ def _after_parking(state: State, fact: f.Parked) -> State:
     return replace(state, parked=True, waiting_since=fact.waiting_since, frontier=frontier)
 
 
-def _after_lesson(state: State, fact: f.PaceSet) -> State:
+def after_lesson(state: State, fact: f.PaceSet) -> State:
     """The state with another pace; a receiver with nothing left to use is throttled, as by `Retry-After`."""
     told = fact.pace.told
     until = told.until if told is not None and told.per_second == 0 else 0.0

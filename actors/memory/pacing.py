@@ -22,19 +22,22 @@ def teaches(outcome: Answered | Failed) -> bool:
 class Pacing:
     """Measures one receiver, and observes it so seldom that at most one fact a second follows.
 
-    `paced_at`: when the last attempt was due under a learnt rate.
+    - `paced_at`: when the last attempt was due under a learnt rate.
+    - `is_paced`: there was a learnt rate when the last attempt started.
     """
 
-    __slots__ = ("_fact_due_at", "_measurement", "paced_at")
+    __slots__ = ("_fact_due_at", "_measurement", "is_paced", "paced_at")
 
     def __init__(self, paced_at: float = 0.0) -> None:
         self.paced_at = paced_at
+        self.is_paced = False
         self._measurement = Measurement()
         self._fact_due_at = float("-inf")
 
     def start(self, now: float, in_flight: int, per_second: float | None) -> None:
         """Count an attempt that starts, the last of so many in flight; `per_second` is the learnt rate."""
         self._measurement.start(now, in_flight)
+        self.is_paced = per_second is not None
         if per_second is None:
             self.paced_at = now
         else:

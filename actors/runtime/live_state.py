@@ -72,9 +72,9 @@ class LiveState:
         if self.pacing is None:
             self.pacing = Pacing()
         per_second = pace_limits(self.state, policy, now).per_second
+        if per_second is not None or self.pacing.is_paced:
+            self.tokens.keep_one()  # Those that came between two paced attempts make no burst afterwards.
         self.pacing.start(now, in_flight, per_second)
-        if per_second is not None:
-            self.tokens.keep_one()
 
     def end_attempt(self, command: c.RecordOutcome, policy: Policy, now: float) -> None:
         """Record the outcome of an attempt, and what it teaches about the receiver's pace."""

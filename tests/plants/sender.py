@@ -128,7 +128,7 @@ class Sender:
         self._bucket = taken or bucket
         if taken is None:
             self._wake(next_token_at(bucket, rate))
-        elif learnt is not None:
+        elif learnt is not None or self._pacing.is_paced:
             self._bucket = Bucket(min(1.0, taken.tokens), taken.at, taken.epoch)
         return taken is not None
 
