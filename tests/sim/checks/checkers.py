@@ -81,7 +81,6 @@ class Checkers:
         self.letters = Letters(self.deliveries, world.fail)
         self.alerts = Alerts(world.fail)
         self.handshakes = Handshakes(world.fail)
-        self.paces: list[f.PaceSet] = []
         self.transforms = Transforms(world.fail)
         self.checkpoints = Checkpoints(world.fail)
         self.parked = ParkedKept(world.fail)
@@ -308,8 +307,6 @@ class Checkers:
                     self.alerts.record(fact)
                 case f.HandshakeStarted() | f.HandshakeSucceeded() | f.HandshakeFailed():
                     self.handshakes.record(fact)
-                case f.PaceSet():
-                    self.paces.append(fact)
                 case f.Resumed() | f.Retargeted() | f.Removed() | f.Forgot():
                     self._let_go(fact.receiver)
                 case f.Unparked(receiver=receiver):

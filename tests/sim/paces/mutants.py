@@ -18,7 +18,7 @@ _add = Journal.add
 
 
 def _add_no_pace(log: Journal, fact: f.Fact, state: State, urgent: bool = False) -> int:
-    """What was learnt is known to this owner alone."""
+    """Keep what was learnt from the journal: only this owner knows it."""
     if isinstance(fact, f.PaceSet):
         return log.index
     return _add(log, fact, replace(state, pace=None, throttled_until=0.0), urgent)
