@@ -47,7 +47,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "actors.machine": (
         "backoff bucket event outcome",
-        "numbering",
+        "numbering pace",
         "facts",
         "commands state",
         "handshake",

@@ -3,9 +3,9 @@
 import pytest
 
 from actors.machine.outcome import Answered, Failed
-from tests.plants.pace.measurement import ANSWERS_MIN, SPAN_MAX_S, Measurement
-from tests.plants.pace.pace import Observed
-from tests.plants.pace.rate_headers import Quota
+from actors.machine.pace.pace import Observed
+from actors.machine.pace.rate_headers import Quota
+from actors.memory.measurement import ANSWERS_MIN, SPAN_MAX_S, Measurement
 
 TIMEOUT = Failed(error="timeout", detail="", latency_ms=2000)
 

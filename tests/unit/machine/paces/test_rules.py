@@ -7,19 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.plants.pace.after_429 import After429
-from tests.plants.pace.concurrency import CountedRefusals, FewWaiting, LatencyGradient
-from tests.plants.pace.pace import InFlight, Limits, Observed, Pace, Probed, Rule, Told
-from tests.plants.pace.rate_headers import Quota
-from tests.plants.pace.smart import CUT, EFFECT_S, IN_FLIGHT_FACTOR, RETURN_S, START, YIELDED, Smart
-from tests.plants.pace.together import Together
-from tests.plants.pace.told import RateHeaders
+from actors.machine.pace.after_429 import After429
+from actors.machine.pace.concurrency import CountedRefusals
+from actors.machine.pace.in_force import Together
+from actors.machine.pace.pace import InFlight, Observed, Pace, PaceLimits, PaceRule, Probed, Told
+from actors.machine.pace.rate_headers import Quota
+from actors.machine.pace.smart import (
+    CUT_PART,
+    EFFECT_TIME_S,
+    IN_FLIGHT_FACTOR,
+    RETURN_S,
+    START_RATE,
+    YIELDED_PART,
+    Smart,
+)
+from actors.machine.pace.told import RateHeaders
+from tests.plants.other_rules import FewWaiting, LatencyGradient
 
 NOW = 1_700_000_000.0
 REFUSED = Observed(started=40, answers=9, throttled=1, refused_began_at=NOW)
 
 
-def rate_of(rule: Rule, pace: Pace, now: float) -> float:
+def rate_of(rule: PaceRule, pace: Pace, now: float) -> float:
     rate = rule.limits(pace, now).per_second
     assert rate is not None
     return rate
@@ -31,7 +40,7 @@ class TestAfter429:
         pace = rule.learn(Pace(), REFUSED, NOW)
         for seconds, rate in (0, 10.0), (10, 12.0), (45, 19.0):
             assert rate_of(rule, pace, NOW + seconds) == pytest.approx(rate)
-        assert rule.limits(pace, NOW + 50) == Limits()
+        assert rule.limits(pace, NOW + 50) == PaceLimits()
 
     def test_the_measured_rate_is_halved_if_it_is_lower(self) -> None:
         rule = After429(100.0)
@@ -41,7 +50,7 @@ class TestAfter429:
         rule = After429(None)
         pace = rule.learn(Pace(), REFUSED, NOW)
         assert rate_of(rule, pace, NOW + 49) == pytest.approx(39.6)
-        assert rule.limits(pace, NOW + 50) == Limits()
+        assert rule.limits(pace, NOW + 50) == PaceLimits()
 
     def test_refusals_of_attempts_that_were_under_way_halve_nothing(self) -> None:
         rule = After429(20.0)
@@ -63,12 +72,12 @@ class TestRateHeaders:
 
     def test_nothing_left_is_a_pause_until_the_reset(self) -> None:
         pace = self.learn(Pace(), Quota(0, 30, 100))
-        assert self.rule.limits(pace, NOW + 29) == Limits(resumes_at=NOW + 30, why="headers")
-        assert self.rule.limits(pace, NOW + 30) == Limits()
+        assert self.rule.limits(pace, NOW + 29) == PaceLimits(resumes_at=NOW + 30, limited_by="headers")
+        assert self.rule.limits(pace, NOW + 30) == PaceLimits()
 
     def test_little_left_is_spread_over_the_time_left(self) -> None:
         pace = self.learn(Pace(), Quota(6, 30, 100))
-        assert self.rule.limits(pace, NOW) == Limits(per_second=0.2, why="headers")
+        assert self.rule.limits(pace, NOW) == PaceLimits(per_second=0.2, limited_by="headers")
 
     def test_the_tightest_of_several_quotas_counts(self) -> None:
         pace = self.learn(Pace(), Quota(2, 1, 20), Quota(60, 60, 600), Quota(1, 10, 1000))
@@ -76,7 +85,7 @@ class TestRateHeaders:
 
     def test_a_limit_above_the_configured_one_sets_none(self) -> None:
         pace = self.learn(Pace(), Quota(20, 1, 100))
-        assert RateHeaders(20.0).limits(pace, NOW) == Limits()
+        assert RateHeaders(20.0).limits(pace, NOW) == PaceLimits()
 
     def test_much_left_sets_no_limit_and_ends_one(self) -> None:
         assert self.learn(Pace(), Quota(50, 30, 100)) == Pace()
@@ -127,7 +136,7 @@ class TestSmart:
 
     def test_the_rate_doubles_until_there_is_trouble(self) -> None:
         pace = Pace()
-        assert rate_of(self.rule, pace, NOW) == START
+        assert rate_of(self.rule, pace, NOW) == START_RATE
         for second, rate in enumerate((5.0, 10.0, 20.0)):
             pace = self.rule.learn(pace, self.seen(100, rate), NOW + second)
             assert rate_of(self.rule, pace, NOW + second) == 2 * rate
@@ -135,7 +144,7 @@ class TestSmart:
     def test_a_refusal_lowers_the_rate_below_the_accepted_one(self) -> None:
         pace = Pace(probed=Probed(proven=40, base_ms=100))
         refused = Observed(started=80, accepted=44, answers=80, overloaded=1, refused_began_at=NOW)
-        assert rate_of(self.rule, self.rule.learn(pace, refused, NOW), NOW) == pytest.approx(CUT * 44)
+        assert rate_of(self.rule, self.rule.learn(pace, refused, NOW), NOW) == pytest.approx(CUT_PART * 44)
 
     def test_a_sender_whose_share_becomes_smaller_yields_some_more(self) -> None:
         """Two senders that find the same limit come to equal shares sooner."""
@@ -146,7 +155,7 @@ class TestSmart:
             NOW + RETURN_S,
         )
         assert pace.probed
-        assert pace.probed.ceiling == YIELDED * 30
+        assert pace.probed.ceiling == YIELDED_PART * 30
 
     def test_refusals_of_attempts_that_began_before_the_cut_lower_nothing(self) -> None:
         refused = Observed(started=40, accepted=4, answers=9, overloaded=5, refused_began_at=NOW + 0.5)
@@ -161,10 +170,10 @@ class TestSmart:
 
     def test_a_slow_receiver_gets_a_lower_rate(self) -> None:
         learnt = self.rule.learn(self.known, self.seen(400), NOW + RETURN_S)
-        assert rate_of(self.rule, learnt, NOW + RETURN_S) == pytest.approx(CUT * 40)
+        assert rate_of(self.rule, learnt, NOW + RETURN_S) == pytest.approx(CUT_PART * 40)
 
     def test_a_cut_has_time_to_show(self) -> None:
-        assert self.rule.learn(self.known, self.seen(400), NOW + EFFECT_S - 0.1) is self.known
+        assert self.rule.learn(self.known, self.seen(400), NOW + EFFECT_TIME_S - 0.1) is self.known
 
     def test_a_receiver_that_is_slow_for_another_reason_than_load_is_not_slowed_for_good(self) -> None:
         pace, now, rates = self.known, NOW + RETURN_S, list[float]()
@@ -201,8 +210,8 @@ class TestSmart:
         probed = Probed(
             proven=9, ceiling=9, low=8, at=NOW, lowered_at=NOW, before=40, base_ms=100, slow=False
         )
-        pace = self.rule.learn(Pace(probed=probed), self.seen(900, rate=9), NOW + EFFECT_S)
-        assert rate_of(self.rule, pace, NOW + EFFECT_S) < 9
+        pace = self.rule.learn(Pace(probed=probed), self.seen(900, rate=9), NOW + EFFECT_TIME_S)
+        assert rate_of(self.rule, pace, NOW + EFFECT_TIME_S) < 9
 
     def test_attempts_in_flight_are_bounded_by_what_the_rate_needs(self) -> None:
         limits = self.rule.limits(self.known, NOW)
@@ -242,7 +251,7 @@ RULES = [
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(0, 100), observations), max_size=30))
 def test_no_rule_exceeds_the_limit_or_starves_the_receiver(
-    rule: Rule, seen: list[tuple[float, Observed]]
+    rule: PaceRule, seen: list[tuple[float, Observed]]
 ) -> None:
     pace, now = Pace(), NOW
     for wait_s, observed in seen:
@@ -259,7 +268,7 @@ def test_no_rule_exceeds_the_limit_or_starves_the_receiver(
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 @settings(max_examples=40)
 @given(st.lists(observations, max_size=20))
-def test_a_pace_is_small_and_survives_the_journal(rule: Rule, seen: list[Observed]) -> None:
+def test_a_pace_is_small_and_survives_the_journal(rule: PaceRule, seen: list[Observed]) -> None:
     pace = Pace()
     for second, observed in enumerate(seen):
         pace = rule.learn(pace, observed, NOW + second)
@@ -271,6 +280,8 @@ def test_a_pace_is_small_and_survives_the_journal(rule: Rule, seen: list[Observe
 def test_the_lowest_limit_of_several_rules_counts() -> None:
     rule = Together((RateHeaders(), After429(100.0), CountedRefusals(64)))
     pace = rule.learn(Pace(), msgspec.structs.replace(REFUSED, quotas=(Quota(30, 2, 200),)), NOW + 1)
-    assert rule.limits(pace, NOW + 1) == Limits(per_second=15.0, in_flight=32, why="headers")
-    assert rule.limits(pace, NOW + 4).why == "429"
-    assert Together().limits(pace, NOW) == Limits()
+    assert rule.limits(pace, NOW + 1) == PaceLimits(
+        per_second=15.0, in_flight=32, limited_by="headers", in_flight_by="concurrency"
+    )
+    assert rule.limits(pace, NOW + 4).limited_by == "after_429"
+    assert Together().limits(pace, NOW) == PaceLimits()

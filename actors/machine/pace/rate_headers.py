@@ -40,6 +40,7 @@ _LEGACY = (
     ("x-ratelimit-remaining", "x-ratelimit-limit", ("x-ratelimit-reset-after", "x-ratelimit-reset")),
     ("x-rate-limit-remaining", "x-rate-limit-limit", ("x-rate-limit-reset",)),
 )
+_NAMES = frozenset({"ratelimit", *(remaining for remaining, _, _ in _LEGACY)})
 
 
 class Quota(Struct, frozen=True, gc=False):
@@ -55,6 +56,14 @@ class Quota(Struct, frozen=True, gc=False):
         if self.limit is None:
             return self.left <= LITTLE_LEFT
         return self.left < LITTLE_PART * self.limit
+
+
+def tells_quota(answer: Answered) -> bool:
+    """True if the answer has a header that may say how much is left."""
+    for name, _ in answer.headers:  # noqa: SIM110 - `any` with a generator takes twice as long.
+        if name in _NAMES:
+            return True
+    return False
 
 
 def quotas(answer: Answered, now: float) -> tuple[Quota, ...]:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from tests.plants.pace.rate_headers import Quota
+from actors.machine.pace.rate_headers import Quota
 
 
 class Told(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -69,17 +69,21 @@ class Pace(Struct, frozen=True, gc=False, omit_defaults=True):
     probed: Probed | None = None
 
 
-class Limits(Struct, frozen=True, gc=False, kw_only=True):
-    """The limits in force; None: no other than the configured one.
+class PaceLimits(Struct, frozen=True, gc=False, kw_only=True):
+    """The learnt limits in force; None: no other than the configured one.
 
-    `resumes_at`: nothing is sent before that time. `why`: the rule that set the lowest rate, else the
-    lowest number.
+    `resumes_at`: nothing is sent before that time. `limited_by`, `in_flight_by`: the rules that set the rate,
+    or the pause, and the number of attempts in flight.
     """
 
     per_second: float | None = None
     in_flight: int | None = None
     resumes_at: float = 0.0
-    why: str = ""
+    limited_by: str = ""
+    in_flight_by: str = ""
+
+
+NOTHING_LEARNT, NO_PACE_LIMITS = Pace(), PaceLimits()
 
 
 class Observed(Struct, frozen=True, gc=False, kw_only=True):
@@ -87,6 +91,7 @@ class Observed(Struct, frozen=True, gc=False, kw_only=True):
 
     - `started`, `accepted`: attempts, and outcomes other than refusals, a second; 0.0 if they are not
       known.
+    - `started_at_least`: attempts in a second, even if a refusal cut the span short.
     - `answers`: all outcomes; `throttled`: those with 429; `overloaded`: those with 503, or that took too
       long.
     - `refused_began_at`: when the attempt began that was throttled or overloaded last.
@@ -99,6 +104,7 @@ class Observed(Struct, frozen=True, gc=False, kw_only=True):
 
     started: float = 0.0
     accepted: float = 0.0
+    started_at_least: float = 0.0
     answers: int = 0
     throttled: int = 0
     overloaded: int = 0
@@ -115,13 +121,13 @@ class Observed(Struct, frozen=True, gc=False, kw_only=True):
         return self.throttled + self.overloaded
 
 
-class Rule(Protocol):
+class PaceRule(Protocol):
     """A rule that learns a part of the pace."""
 
     def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
         """The pace after what was observed until now; the same object if nothing was learnt."""
         ...
 
-    def limits(self, pace: Pace, now: float) -> Limits:
+    def limits(self, pace: Pace, now: float) -> PaceLimits:
         """The limits in force now."""
         ...

@@ -1,35 +1,14 @@
-"""The number of attempts in flight, learnt in three ways."""
+"""Two more ways to learn the number of attempts in flight, to compare the product's with."""
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tests.plants.pace.pace import InFlight, Limits, Observed, Pace
+from actors.machine.pace.pace import InFlight, Observed, Pace, PaceLimits
 
 START = 4.0
 """Attempts in flight before a latency is known."""
 WAITING_MIN, WAITING_MAX = 3.0, 6.0
 """TCP Vegas: it grows while fewer seem to wait, and shrinks while more do."""
-
-
-class CountedRefusals(Struct, frozen=True):
-    """Refusals halve the number, once for all under way; a clean span in which it was used up adds one."""
-
-    concurrency: int
-
-    def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
-        """The pace after what was observed."""
-        known = pace.in_flight or InFlight(float(self.concurrency))
-        if observed.refused:
-            if observed.refused_began_at <= known.at:
-                return pace
-            return replace(pace, in_flight=InFlight(max(1.0, known.limit / 2), now))
-        if not observed.held or known.limit >= self.concurrency:
-            return pace
-        return replace(pace, in_flight=InFlight(min(float(self.concurrency), known.limit + 1), known.at))
-
-    def limits(self, pace: Pace, now: float) -> Limits:
-        """The number that may be in flight."""
-        return _limits(pace.in_flight, self.concurrency)
 
 
 class LatencyGradient(Struct, frozen=True):
@@ -55,7 +34,7 @@ class LatencyGradient(Struct, frozen=True):
         limit = min(float(self.concurrency), max(1.0, limit))
         return replace(pace, in_flight=InFlight(limit, known.at, base))
 
-    def limits(self, pace: Pace, now: float) -> Limits:
+    def limits(self, pace: Pace, now: float) -> PaceLimits:
         """The number that may be in flight."""
         return _limits(pace.in_flight or InFlight(START), self.concurrency)
 
@@ -83,12 +62,12 @@ class FewWaiting(Struct, frozen=True):
             return pace
         return replace(pace, in_flight=InFlight(limit, known.at, base))
 
-    def limits(self, pace: Pace, now: float) -> Limits:
+    def limits(self, pace: Pace, now: float) -> PaceLimits:
         """The number that may be in flight."""
         return _limits(pace.in_flight or InFlight(START), self.concurrency)
 
 
-def _limits(known: InFlight | None, concurrency: int) -> Limits:
-    if known is None or known.limit >= concurrency:
-        return Limits()
-    return Limits(in_flight=max(1, int(known.limit)), why="concurrency")
+def _limits(known: InFlight, concurrency: int) -> PaceLimits:
+    if known.limit >= concurrency:
+        return PaceLimits()
+    return PaceLimits(in_flight=max(1, int(known.limit)), in_flight_by="concurrency")

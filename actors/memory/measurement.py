@@ -1,12 +1,10 @@
 """Measurement of one receiver: outcomes are gathered for a second or longer, in memory only."""
 
-from statistics import fmean
+from actors.machine.outcome import Answered, Failed, Verdict, judge, retry_after_s
+from actors.machine.pace.pace import Observed
+from actors.machine.pace.rate_headers import Quota, quotas, tells_quota
 
-from actors.machine.outcome import Answered, Failed
-from tests.plants.pace.pace import Observed
-from tests.plants.pace.rate_headers import Quota, quotas
-
-SPAN_S = 1.0
+SPAN_MIN_S = 1.0
 """Shortest span whose rates count. Observations are this far apart, so at most as many facts are written."""
 SPAN_MAX_S = 10.0
 ANSWERS_MIN = 16
@@ -16,6 +14,9 @@ LATENCIES_MAX = 64
 
 class _Span:
     """The outcomes since the first attempt of a span."""
+
+    __slots__ = ("accepted", "answers", "held", "in_flight", "latencies", "overloaded", "refused_began_at",
+                 "since", "started", "throttled")  # fmt: skip
 
     def __init__(self, since: float | None = None) -> None:
         self.since = since
@@ -27,6 +28,8 @@ class _Span:
 
 class Measurement:
     """The outcomes since the last observation, and what counts of the span before."""
+
+    __slots__ = ("_latency_ms", "_rates", "_refused_at", "_span", "_told_at")
 
     def __init__(self) -> None:
         self._span = _Span()
@@ -64,16 +67,26 @@ class Measurement:
         if delivered and len(span.latencies) < LATENCIES_MAX:
             span.latencies.append(outcome.latency_ms)
         length = 0.0 if span.since is None else now - span.since
-        if span.throttled or span.overloaded:
-            return length >= SPAN_S or now - self._refused_at >= SPAN_S
-        return length >= SPAN_MAX_S or (length >= SPAN_S and span.answers >= ANSWERS_MIN)
+        if self.is_refused:
+            return length >= SPAN_MIN_S or now - self._refused_at >= SPAN_MIN_S
+        return length >= SPAN_MAX_S or (length >= SPAN_MIN_S and span.answers >= ANSWERS_MIN)
+
+    @property
+    def is_refused(self) -> bool:
+        """True if an attempt was refused since the last observation."""
+        return bool(self._span.throttled or self._span.overloaded)
 
     def told(self, outcome: Answered | Failed, now: float) -> tuple[Quota, ...]:
-        """The quotas in the headers of the answer, if they are worth an observation now."""
-        if isinstance(outcome, Failed) or not outcome.headers:
+        """The quotas in the headers of the answer, if they are worth an observation now.
+
+        A time in `Retry-After` is the receiver's own word on when to continue, so then they do not count.
+        """
+        if isinstance(outcome, Failed) or not tells_quota(outcome):
+            return ()
+        if judge(outcome, now) is Verdict.THROTTLED and retry_after_s(outcome, now):
             return ()
         found = quotas(outcome, now)
-        if not found or (now - self._told_at < SPAN_S and all(quota.left for quota in found)):
+        if not found or (now - self._told_at < SPAN_MIN_S and all(quota.left >= 1 for quota in found)):
             return ()
         self._told_at = now
         return found
@@ -86,19 +99,20 @@ class Measurement:
         """
         span, rates = self._span, self._rates
         length = 0.0 if span.since is None else now - span.since
-        if length >= SPAN_S:
+        if length >= SPAN_MIN_S:
             self._rates = (span.started / length, span.accepted / length)
             rates = (max(rates[0], self._rates[0]), max(rates[1], self._rates[1]))
-        latency_ms = fmean(span.latencies) if span.latencies else None
+        latency_ms = sum(span.latencies) / len(span.latencies) if span.latencies else None
         known = [each for each in (latency_ms, self._latency_ms) if each is not None]
         self._latency_ms = latency_ms
         refused = span.throttled + span.overloaded > 0
         if refused:
             self._refused_at = now
         self._span = _Span(None if refused else now)
+        started_at_least = span.started / max(length, SPAN_MIN_S)
         return Observed(
-            started=rates[0], accepted=rates[1], answers=span.answers, throttled=span.throttled,
-            overloaded=span.overloaded, refused_began_at=span.refused_began_at, held=span.held,
-            in_flight=span.in_flight, resumes_at=resumes_at,
+            started=rates[0], started_at_least=started_at_least, accepted=rates[1], answers=span.answers,
+            throttled=span.throttled, overloaded=span.overloaded, refused_began_at=span.refused_began_at,
+            held=span.held, in_flight=span.in_flight, resumes_at=resumes_at,
             latency_ms=min(known) if latency_ms is not None else None,
         )  # fmt: skip

@@ -11,18 +11,18 @@
   its own, and the rate returns.
 """
 
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tests.plants.pace.pace import Limits, Observed, Pace, Probed
+from actors.machine.pace.pace import Observed, Pace, PaceLimits, Probed
 
-START = 5.0
+START_RATE = 5.0
 """Attempts a second before anything is known."""
-CUT = 0.9
+CUT_PART = 0.9
 """Part of the accepted rate that is left after trouble."""
-YIELDED = 0.92
+YIELDED_PART = 0.92
 """Part of a ceiling that is left if it is lower than the one before: another sender may have come."""
 STILL_SLOW_CUT = 0.7
 """Part that is left if the receiver is still slow after a cut."""
@@ -30,7 +30,7 @@ BLIND_CUT = 0.85
 """Part that is left if a 429 is all that came since: then the limit may be one of a long time."""
 RETURN_S, RETURN_ATTEMPTS = 20.0, 120.0
 """Time, and number of attempts, after which the rate is back where the trouble began; the later counts."""
-GROWTH = 0.3
+GROWTH_PART = 0.3
 """Part by which the rate is above that another `RETURN_S` later."""
 SLOW_FACTOR, SLOW_MS = 2.5, 10.0
 """A receiver is slow if its latency is that many times the one without load, and that much more."""
@@ -38,9 +38,9 @@ BASE_LOWER, BASE_HIGHER = 0.75, 1.33
 """A latency outside of these parts of the one without load corrects it."""
 PROVEN_STEP = 1.1
 """A rate is recorded as proven if it is that many times the one before."""
-SETTLE_S = 1.0
+SETTLE_TIME_S = 1.0
 """Refusals of attempts that began so soon after a cut say nothing new: earlier ones still wait there."""
-EFFECT_S = 3.0
+EFFECT_TIME_S = 3.0
 """Time after which a lower rate shows in latencies."""
 IN_FLIGHT_FACTOR, IN_FLIGHT_MIN = 2.5, 4
 """Attempts in flight are at most that many times those that the rate needs without load."""
@@ -49,16 +49,17 @@ FRUITLESS_PART = 0.25
 
 
 class Smart(Struct, frozen=True):
-    """Follows the gradient of latency and refusals between `rate_min` and `limit`."""
+    """Follows the gradient of latency and refusals between `rate_min` and `rate_max`, at most `limit`."""
 
     limit: float
     rate_min: float = 0.1
+    rate_max: float = inf
 
     def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
         """The pace after what was observed."""
         known = pace.probed or Probed()
         if observed.refused:
-            if known.ceiling and observed.refused_began_at <= known.lowered_at + SETTLE_S:
+            if known.ceiling and observed.refused_began_at <= known.lowered_at + SETTLE_TIME_S:
                 return pace
             return replace(pace, probed=self._lowered(known, observed, now))
         if observed.latency_ms is None:
@@ -69,40 +70,44 @@ class Smart(Struct, frozen=True):
             learnt = _undisturbed(known, observed, now, observed.latency_ms)
         return pace if learnt is known else replace(pace, probed=learnt)
 
-    def limits(self, pace: Pace, now: float) -> Limits:
+    def limits(self, pace: Pace, now: float) -> PaceLimits:
         """The rate in force now, and the attempts in flight that it needs."""
         known = pace.probed or Probed()
         rate = self._rate(known, now)
         in_flight: int | None = None
         if known.base_ms:
             in_flight = max(IN_FLIGHT_MIN, ceil(IN_FLIGHT_FACTOR * rate * known.base_ms / 1000))
-        return Limits(per_second=rate if rate < self.limit else None, in_flight=in_flight, why="smart")
+        per_second = rate if rate < self.limit else None
+        return PaceLimits(
+            per_second=per_second, in_flight=in_flight, limited_by="" if per_second is None else "smart",
+            in_flight_by="" if in_flight is None else "smart",
+        )  # fmt: skip
 
     def _slow(self, known: Probed, observed: Observed, now: float, latency_ms: float) -> Probed:
         since = now - known.at
-        if since < EFFECT_S:
+        if since < EFFECT_TIME_S:
             return known
         if known.slow and since < RETURN_S and known.low < FRUITLESS_PART * known.before:
             return Probed(
-                proven=known.before, ceiling=known.before, low=CUT * known.before, at=now, lowered_at=now,
-                before=known.before, base_ms=latency_ms,
+                proven=known.before, ceiling=known.before, low=CUT_PART * known.before, at=now,
+                lowered_at=now, before=known.before, base_ms=latency_ms,
             )  # fmt: skip
         return replace(self._lowered(known, observed, now), slow=True)
 
     def _lowered(self, known: Probed, observed: Observed, now: float) -> Probed:
         in_force = min(self._rate(known, now), observed.started or self.limit)
-        accepted = observed.accepted or CUT * in_force
+        accepted = observed.accepted or CUT_PART * in_force
         again = known.ceiling > 0 and now - known.at < RETURN_S
         if again and observed.throttled == observed.answers:
             ceiling = BLIND_CUT * known.ceiling
         elif again:
-            ceiling = max(CUT * known.ceiling, min(accepted, known.ceiling))
+            ceiling = max(CUT_PART * known.ceiling, min(accepted, known.ceiling))
         else:
-            ceiling = min(in_force, max(CUT * known.proven, accepted))
+            ceiling = min(in_force, max(CUT_PART * known.proven, accepted))
             if observed.refused and ceiling < known.ceiling:
-                ceiling *= YIELDED
+                ceiling *= YIELDED_PART
         ceiling = max(self.rate_min, ceiling)
-        cut = CUT if observed.refused or not again else STILL_SLOW_CUT
+        cut = CUT_PART if observed.refused or not again else STILL_SLOW_CUT
         return Probed(
             proven=ceiling, ceiling=ceiling, low=max(self.rate_min, cut * min(in_force, accepted, ceiling)),
             at=max(now, observed.resumes_at), lowered_at=now, before=known.before if again else ceiling,
@@ -111,22 +116,22 @@ class Smart(Struct, frozen=True):
 
     def _rate(self, known: Probed, now: float) -> float:
         if not known.ceiling:
-            rate = max(START, 2 * known.proven)
+            rate = max(START_RATE, 2 * known.proven)
         else:
             return_s = max(RETURN_S, RETURN_ATTEMPTS / known.ceiling)
             since = max(0.0, now - known.at) - return_s
             if since < 0:
                 rate = known.ceiling + (known.ceiling - known.low) * (since / return_s) ** 3
             else:
-                rate = min(2 * known.proven, known.ceiling * (1 + GROWTH * (since / RETURN_S) ** 3))
-        return min(self.limit, max(self.rate_min, rate))
+                rate = min(2 * known.proven, known.ceiling * (1 + GROWTH_PART * (since / RETURN_S) ** 3))
+        return min(self.limit, self.rate_max, max(self.rate_min, rate))
 
 
 def _undisturbed(known: Probed, observed: Observed, now: float, latency_ms: float) -> Probed:
     """Learns whether a higher rate is proven, and whether the latency without load is another one."""
     proven, base_ms = known.proven, known.base_ms or latency_ms
     # Only soon after a cut is the load known to be low, so only then may the latency without load rise.
-    low = known.ceiling > 0 and EFFECT_S < now - known.at < RETURN_S / 2
+    low = known.ceiling > 0 and EFFECT_TIME_S < now - known.at < RETURN_S / 2
     if latency_ms < BASE_LOWER * base_ms or (low and latency_ms > BASE_HIGHER * base_ms):
         base_ms = sqrt(base_ms * latency_ms)
     accepted = min(observed.accepted, observed.started)
