@@ -111,6 +111,10 @@ class ApiState:
         found = None if self._stale else self.tokens.get(token)
         return None if found is None or expired(found) else found
 
+    def receivers(self) -> list[str]:
+        """The receivers that exist, as far as they are known, in no order."""
+        return self._configurations.receivers()
+
     async def has(self, receiver: str) -> bool:
         """True if the receiver exists; before the answer is no, the leader is asked.
 
