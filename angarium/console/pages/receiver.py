@@ -24,7 +24,7 @@ from angarium.operations.failures import NotDone
 from angarium.operations.ledger_queries.attempts import FoundAttempts, attempts_page
 from angarium.operations.ledger_queries.minutes import minutes_page
 from angarium.operations.receiver_list.health import ReceiverHealth
-from angarium.operations.receiver_list.listing import get_health
+from angarium.operations.receiver_list.listing import get_health, url_without_query
 
 PAGE_ATTEMPTS = 25
 CHART_MINUTES = 60
@@ -97,4 +97,6 @@ async def _records(
 
 
 def _as_text(members: dict[str, Any]) -> str:
-    return json.dumps(members, indent=2, ensure_ascii=False)
+    """The configuration, with the URL as lists show it: its query may hold a key."""
+    shown = members | {"url": url_without_query(members["url"])} if "url" in members else members
+    return json.dumps(shown, indent=2, ensure_ascii=False)

@@ -31,10 +31,10 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 NOT_STORED = {"cache-control": "no-store"}
-HTML = "text/html; charset=utf-8"
+HTML = "text/html"
 FILE_TYPES = {
-    "console.css": "text/css; charset=utf-8",
-    "console.js": "text/javascript; charset=utf-8",
+    "console.css": "text/css",
+    "console.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 """The files that a page loads."""
