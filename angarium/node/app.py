@@ -47,7 +47,6 @@ from streams.buckets.known_configurations import (
     KnownConfigurations,
     letter_marks_of,
     receiver_finder,
-    sending_rules_of,
     subscriptions_of,
 )
 from streams.buckets.sealing_marker import mark_sealing
@@ -66,6 +65,7 @@ from streams.nats.retry import retry_until_answered
 from streams.nats.wire import Wire
 from streams.reading.backlog import READERS_MAX
 from streams.reading.pull_room import PullRoom
+from streams.routing.choosing.sending_rules import sending_rules_of
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.node_routing import Routing, RoutingTotals

@@ -210,7 +210,7 @@ async def test_the_remedy_of_a_receiver_that_is_behind_fits_what_limits_it(
     recently = RecentCounts(RecentFlushes(js, names))
     recently.counts["acme.slow"] = counts
     snapshot = ReceiverSnapshot("acme.slow", 0, waits("acme.slow", NOW - HOUR))
-    policy = Policy(url="https://x.example/", rate=rate)
+    policy = Policy(url="https://x.example/", rates=(rate,) if rate else ())
     receiver = unhealthy_findings.UnhealthyReceiver("behind", NOW - HOUR, phase, snapshot, policy)
     remedy = unhealthy_findings.remedy_for(receiver, BacklogCount(9, NOW - HOUR), recently, NOW)
     assert ("rate" in remedy[0] + remedy[1]) == (limited_by == "rate")

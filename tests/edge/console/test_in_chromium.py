@@ -75,7 +75,7 @@ async def operator(api: Api) -> str:
 
 @NEEDS_AXE
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_every_page_can_be_used_by_everybody(busy: Api, scheme: str) -> None:
+async def test_axe_finds_nothing_serious_on_any_page(busy: Api, scheme: str) -> None:
     async with tab(busy, color_scheme=scheme) as browser:
         await browser.open("/console/sign-in")
         found = [f"the sign-in: {each}" for each in await browser.violations()]
@@ -133,7 +133,7 @@ async def test_an_attempt_is_shown_within_a_second_of_its_record(watched: Api, s
     assert min(late) < LIVE_WITHIN_MS, late
 
 
-async def test_what_a_receiver_answers_is_a_text_in_a_live_page_too(owned: Api, sink: Sink) -> None:
+async def test_a_hostile_answer_is_a_text_in_a_live_page_too(owned: Api, sink: Sink) -> None:
     sink.manners["acme.billing"] = failing(SCRIPT.encode())
     await owned.receiver("acme.billing", url=sink.url("acme.billing"))
     async with tab(owned) as browser:

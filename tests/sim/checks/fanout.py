@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from streams.installation.topology import Names
 from tests.sim.choosing.checks import NOTHING, Wish, wish_of
-from tests.sim.later.checks import Timed, TimedEvents
 from tests.sim.server.streams.store import Stored
+from tests.sim.timed.checks import Timed, TimedEvents
 from tests.sim.world.world import World
 
 CHANGE_MAX_S = 1.0

@@ -1,6 +1,5 @@
 """The rules of regions and filters, each taken out by itself."""
 
-from actors.configuration.filters.sending_rules import SendingRules
 from actors.configuration.policy import Policy
 from actors.machine import commands as c
 from actors.machine import facts as f
@@ -12,6 +11,7 @@ from actors.runtime import live_state
 from streams.nats.wire_names import EVENT_REGION
 from streams.routing import routed_events
 from streams.routing.choosing.choice import ReceiverChoice
+from streams.routing.choosing.sending_rules import SendingRules
 from streams.routing.fanout import copy_headers
 from streams.routing.read_requests import WaitingEvent
 from streams.routing.tenants import Tenants

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from actors.configuration.filters.judging import Filter, FilterAnswer, decode_body, filter_of
-from actors.configuration.filters.sending_rules import SendingRule, SendingRules
 from actors.configuration.policy import Policy
 from streams.routing.choosing import choice as module
 from streams.routing.choosing.choice import ReceiverChoice
 from streams.routing.choosing.failures import ChoiceTotals, FailedFilter
+from streams.routing.choosing.sending_rules import SendingRule, SendingRules
 from tests.unit.worlds.values import event, policy
 
 BODY = b'{"total": 7}'
