@@ -54,6 +54,7 @@ class Console:
     def __init__(self, api: ApiState, app: ASGIApp) -> None:
         self._api = api
         self._state = ConsoleState(api)
+        api.on_close.append(self._state.close)
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

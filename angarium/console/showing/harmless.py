@@ -10,6 +10,8 @@ VALUE_CHARS_MAX = 2048
 """Characters of one value in a page; a body has a limit of its own."""
 BODY_BYTES_MAX = 32 << 10
 """Bytes of a body in a page; all of it can be saved as a file."""
+CHARACTER_BYTES_MAX = 4
+"""Bytes of a character of UTF-8, which a cut may go through."""
 _LINES = "\n\t"
 
 
@@ -43,18 +45,12 @@ def body_shown(body: bytes) -> ShownBody:
     """A body in lines, as it was sent; bytes that are not UTF-8 are shown as escapes."""
     part = body[:BODY_BYTES_MAX]
     is_cut = len(body) > len(part)
-    text = part.decode("utf-8", "backslashreplace")
-    is_binary = _is_binary(part, is_cut)
-    return ShownBody(visible(text, keeping=_LINES), len(body), is_cut, is_binary)
-
-
-def _is_binary(part: bytes, is_cut: bool) -> bool:
-    """True if it is no UTF-8; a cut may go through a character of up to four bytes."""
     try:
-        part.decode()
+        text, is_binary = part.decode(), False
     except UnicodeDecodeError as error:
-        return not (is_cut and error.end == len(part) and len(part) - error.start < 4)
-    return False
+        is_binary = not (is_cut and error.end == len(part) and len(part) - error.start < CHARACTER_BYTES_MAX)
+        text = part.decode("utf-8", "backslashreplace" if is_binary else "ignore")
+    return ShownBody(visible(text, keeping=_LINES), len(body), is_cut, is_binary)
 
 
 def _escaped(each: str) -> str:
