@@ -31,6 +31,10 @@ class LearnPace(Struct, frozen=True, gc=False):
     observed: tuple[Observed, ...]
 
 
+class NoteOutage(Struct, frozen=True):
+    """Note that this node can connect to no host: the time from now on does not count as failing."""
+
+
 class Adopt(Struct, frozen=True):
     """Adopt another configuration, of that `revision`.
 
@@ -236,5 +240,5 @@ Command = (
     RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropDuplicate | NumberEvents | StartAttempt
     | StartPing | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
     | RefuseEvent | TurnAway | PassOver | RecordBuried | EraseOpenEvent | EraseWaitingEvent
-    | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake | LearnPace
+    | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake | NoteOutage | LearnPace
 )  # fmt: skip

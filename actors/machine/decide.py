@@ -19,6 +19,7 @@ from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import (
     ABORT,
     DISABLE,
+    OUTAGE,
     Answered,
     Failed,
     Verdict,
@@ -52,6 +53,8 @@ def decide(
             return _outcome(state, policy, command, at, bucket)
         case c.LearnPace():
             return [] if policy is None else _learnt(state, policy, command, at)
+        case c.NoteOutage():
+            return [_no_attempt(receiver, at, bucket)]
         case c.Adopt():
             return [] if policy is None else _adopt(state, policy, command, at, bucket)
         case c.OpenReceiver(position, window, removal):
@@ -63,9 +66,8 @@ def decide(
         case c.NumberEvents(events):
             return [f.EventsNumbered(receiver=receiver, events=with_their_numbers(state, events))]
         case c.StartAttempt(events):
-            return [f.Started(
-                receiver=receiver, events=with_their_numbers(state, events), at=at, bucket=bucket
-            )]  # fmt: skip
+            numbered = with_their_numbers(state, events)
+            return [f.Started(receiver=receiver, events=numbered, at=at, bucket=bucket)]
         case c.StartPing():
             return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
         case c.StartHandshake():
@@ -118,6 +120,13 @@ def _parked(state: State, command: c.ParkReceiver, at: float) -> list[f.Fact]:
         return []
     position = 0 if state.parked or state.opened else command.position
     return [f.Parked(receiver=state.receiver, at=at, waiting_since=waiting_since, position=position)]
+
+
+def _no_attempt(receiver: str, at: float, bucket: Bucket | None) -> f.Fact:
+    return f.AttemptFailed(
+        receiver=receiver, events=(), at=at, attempt=0, kind=f.NO_ATTEMPT, ours=True, bucket=bucket,
+        error=f"{OUTAGE}: this node can connect to no host",
+    )  # fmt: skip
 
 
 def _given_up(state: State, command: c.GiveUpEvents, at: float, bucket: Bucket | None) -> f.DeadLettered:

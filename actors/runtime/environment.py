@@ -13,7 +13,18 @@ from actors.machine.facts import AlertFact
 from actors.machine.state import State
 from actors.memory.failing_receivers import FailingReceivers
 from actors.memory.unacked import NodeHolders, ShardUnacked
-from actors.ports import AlertWriter, Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
+from actors.ports import (
+    AlertWriter,
+    Backlog,
+    Clock,
+    DeadLetterWriter,
+    NoOutage,
+    OwnOutage,
+    Policies,
+    Recorder,
+    Sender,
+    Snapshots,
+)
 
 
 class ShardClaim(Struct, frozen=True, kw_only=True):
@@ -49,6 +60,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `handshakes_known`: asked before each handshake; if not, events wait for it.
     - `transforms_known`: asked before a transform is adopted; if not, events wait for it.
     - `paces_known`: asked before a learnt pace is recorded; if not, nothing is learnt.
+    - `outage`: asked before each attempt; tells whether this node can connect to no host.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -69,6 +81,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     on_alert: Callable[[AlertFact], None]
     alerts: AlertWriter
     alert_limits: Callable[[str, AlertSettings], AlertLimits]
+    outage: OwnOutage = field(default_factory=NoOutage)
     may_record_alerts: Callable[[], bool] = lambda: True
     handshakes_known: Callable[[], bool] = lambda: True
     transforms_known: Callable[[], bool] = lambda: True
@@ -91,6 +104,7 @@ class ActorEnvironment(Protocol):
     on_alert: Callable[[AlertFact], None]
     failing: FailingReceivers
     refuse: Callable[[str], None]
+    outage: OwnOutage
     epoch: int
     claimed_at: float
     claim_position: int

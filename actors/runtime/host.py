@@ -61,6 +61,7 @@ class Host:
         self.refuse = ports.refuse
         self.on_health_change = ports.on_health_change
         self.on_alert = ports.on_alert
+        self.outage = ports.outage
         self.handshakes_known = ports.handshakes_known
         self.transforms_known = ports.transforms_known
         self.paces_known = ports.paces_known
@@ -150,6 +151,16 @@ class Host:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("actor.broken", exc_info=error)
+
+    def outage_changed(self) -> None:
+        """This node can connect to no host from now on, or can again.
+
+        What time passes until then is not failing time of any receiver, which is recorded.
+        """
+        if self.outage.since is not None:
+            self.spawn(self.residents.note_outage())
+        else:
+            self.residents.wake_all()
 
     # ---- messages and configurations
 

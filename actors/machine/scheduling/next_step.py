@@ -24,11 +24,11 @@ PARK_AFTER_S = 2.0
 """A receiver that is held back for longer than this drops its waiting events from memory."""
 _NEXT_AT = attrgetter("next_at")
 _NEED_NOT_WAIT_FOR_FACTS = c.GiveUpEvents | s.ReadBacklog
-_REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
+_REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY, _OUTAGE = map(
     s.Rest,
     (
         Rule.REMOVAL, Rule.ADOPTION, Rule.IN_FLIGHT, Rule.UNCONFIRMED, Rule.RESTING, Rule.BURIALS_FULL,
-        Rule.UNREADY,
+        Rule.UNREADY, Rule.OUTAGE,
     ),
 )  # fmt: skip
 
@@ -171,6 +171,8 @@ def _step_for(
         batch = (event,)
     if not view.bounds.may_start:
         return _UNREADY
+    if not view.bounds.may_reach:
+        return _OUTAGE
     granted = view.granted_position == event.position
     if (state.pace is not None or policy.adaptive.smart) and not granted:
         due_at = paced_start_at(state, policy, now, view.paced_at)

@@ -271,6 +271,7 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
     Rule.UNREADY: (
         lambda turn: not turn.case.view.bounds.may_start or (turn.too_large and not turn.unproven), (),
     ),
+    Rule.OUTAGE: (lambda turn: not turn.case.view.bounds.may_reach, ()),
     Rule.OLDER_NODES: (lambda turn: turn.unproven and not turn.case.view.bounds.handshakes_known, ()),
     Rule.PACE: (lambda turn: not turn.unproven and turn.paced, ()),
     Rule.TOKEN: (
@@ -401,8 +402,8 @@ def drawn(random: Random) -> Case:
         },
         barrier_unconfirmed=some(), burying=some(0.7), handshake_under_way=some(),
         bounds=NoBounds(
-            may_start=not some(), handshakes_known=not some(), transforms_known=not some(),
-            room=random.choice((1, 256)),
+            may_start=not some(), may_reach=not some(), handshakes_known=not some(),
+            transforms_known=not some(), room=random.choice((1, 256)),
         ),
         granted_position=random.choice((0, 0, *positions, head.position if head else 0)),
         paced_at=NOW - random.choice((1, 3)),

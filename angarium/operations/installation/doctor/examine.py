@@ -266,6 +266,14 @@ async def _fleet(js: JetStream, installation: Installation) -> list[Finding]:
     if not members:
         return [*findings, problem("nodes", "none is alive", "start one", "angarium node")]
     findings.append(ok("nodes", ", ".join(f"{each.node} ({each.version})" for each in members)))
+    findings += [
+        problem(
+            "nodes", f"{each.node} can connect to no host, and delivers nothing until a probe succeeds",
+            "check its network, its firewall and its DNS; the others take its receivers once it is drained",
+            f"angarium fleet drain {each.node}",
+        )
+        for each in members if each.outage
+    ]  # fmt: skip
     findings += _differences(members)
     try:
         unowned = await unowned_shards(js, installation.names, installation.shards, members)
