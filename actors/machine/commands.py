@@ -25,14 +25,14 @@ class RecordOutcome(Struct, frozen=True, gc=False):
     answer: str = ""
 
 
-class NoteOutage(Struct, frozen=True):
-    """Note that this node can connect to no host: the time from now on does not count as failing."""
-
-
 class LearnPace(Struct, frozen=True, gc=False):
     """Record what was observed of the receiver, in order, if that teaches something about its pace."""
 
     observed: tuple[Observed, ...]
+
+
+class NoteOutage(Struct, frozen=True):
+    """Note that this node can connect to no host: the time from now on does not count as failing."""
 
 
 class Adopt(Struct, frozen=True):

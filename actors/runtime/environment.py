@@ -59,8 +59,8 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `alert_limits`: returns the limits of alerts about a receiver, with the settings of its configuration.
     - `handshakes_known`: asked before each handshake; if not, events wait for it.
     - `transforms_known`: asked before a transform is adopted; if not, events wait for it.
-    - `outage`: asked before each attempt; tells whether this node can connect to no host.
     - `paces_known`: asked before a learnt pace is recorded; if not, nothing is learnt.
+    - `outage`: asked before each attempt; tells whether this node can connect to no host.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
