@@ -48,8 +48,8 @@ def size(text: str) -> int:
 
 
 def count_text(count: int, noun: str) -> str:
-    """A number of things for people: `1 letter`, `2 letters`."""
-    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
+    """A number of things for people: `1 letter`, `2,000 letters`."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def bytes_text(count: int) -> str:

@@ -18,7 +18,7 @@ from angarium.api.admission.unfinished_erasures import UnfinishedErasures
 from angarium.api.background.jobs import Jobs
 from angarium.api.background.paced_work import PacedWork
 from angarium.api.background.tail_streams import Tails
-from angarium.api.examination import Examination
+from angarium.api.recent_findings import RecentFindings
 from angarium.api.request_metrics import RequestTotals
 from angarium.api.requests.request_limits import RequestLimits
 from angarium.file_value import reload_when_changed
@@ -69,7 +69,7 @@ class ApiState:
         self.query_limits = RequestLimits(QUERIES_MAX)
         self.audit_limits = RequestLimits(AUDITS_MAX)
         self.search_limits = RequestLimits(EVENT_SEARCHES_MAX)
-        self.examination = Examination(access)
+        self.recent_findings = RecentFindings(access)
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")
         self.tails = Tails(access, self.valid)
         self.redrive_turns = PacedWork(REDRIVE_PAUSE_S)

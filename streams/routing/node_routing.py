@@ -10,11 +10,11 @@ from actors.ids import is_tenant
 from actors.machine.event import Event
 from actors.tenant_settings import SettingsByTenant
 from streams.clock import SystemTime
-from streams.routing.choosing.choice import ReceiverChoice
-from streams.routing.choosing.failures import ChoiceTotals, FailedFilter
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.routed_events import RoutedEvent
+from streams.routing.selection.receiver_selection import ReceiverSelection
+from streams.routing.selection.selection_totals import FailedFilter, SelectionTotals
 
 LETTERS_AT_ONCE = 32
 """Dead letters of evicted events under way at a time, in all partitions of a node."""
@@ -31,7 +31,7 @@ class RoutingTotals(Struct):
     unmatched: int = 0
     malformed: int = 0
     evicted: int = 0
-    choices: ChoiceTotals = field(default_factory=ChoiceTotals)
+    selections: SelectionTotals = field(default_factory=SelectionTotals)
 
 
 class EventsByTenant:
@@ -85,8 +85,8 @@ class Routing(Struct, frozen=True):
     on_filter_failure: Callable[[FailedFilter], None] = lambda failed: None
     on_routed: Callable[[RoutedEvent], Callable[[], None] | None] | None = None
 
-    def choice(self, tenant: str, event: Event) -> ReceiverChoice:
-        """The choice among the receivers that subscribe to an event.
+    def selection(self, tenant: str, event: Event) -> ReceiverSelection:
+        """The selection among the receivers that subscribe to an event.
 
         An event about an alert is not for the receiver that it is about: one that is down would get an event
         about each of its own alerts.
@@ -94,5 +94,5 @@ class Routing(Struct, frozen=True):
         receivers = self.match(tenant, event.type, event.stored_at)
         if event.about:
             receivers = tuple(each for each in receivers if each != event.about)
-        rules, totals = self.rules(tenant), self.totals.choices
-        return ReceiverChoice(event, receivers, rules, totals, self.on_filter_failure)
+        rules, totals = self.rules(tenant), self.totals.selections
+        return ReceiverSelection(event, receivers, rules, totals, self.on_filter_failure)

@@ -67,7 +67,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "host",
     ),
     "streams.routing": (
-        "choosing fanout freshness lanes read_requests tenant_rates",
+        "selection fanout freshness lanes read_requests tenant_rates",
         "routed_events",
         "node_routing parked_tenants_reader tenants",
         "ahead_reader unrouted_burial",
@@ -114,10 +114,10 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "ledger_queries replays",
         "events installation jobs",
     ),
-    "angarium.operations.installation": ("fleet sizing", "setup drain repair", "doctor"),
+    "angarium.operations.installation": ("fleet key sizing", "setup drain repair", "doctor"),
     "angarium.api": (
         "problems",
-        "examination bounded_protocol request_metrics requests",
+        "recent_findings bounded_protocol request_metrics requests",
         "admission background cors",
         "api_state",
         "openapi queries",

@@ -144,7 +144,7 @@ def _routing(routed: RoutingTotals) -> Iterator[Metric]:
     yield single("angarium_router_unmatched_total", routed.unmatched)
     yield single("angarium_router_malformed_total", routed.malformed)
     yield single("angarium_router_evicted_total", routed.evicted)
-    choices = routed.choices
-    withheld = {"filter": choices.filtered, "region": choices.outside_region}
+    selections = routed.selections
+    withheld = {"filter": selections.filtered, "region": selections.outside_region}
     yield labelled("angarium_router_withheld_total", withheld)
-    yield labelled("angarium_filter_failures_total", choices.failures)
+    yield labelled("angarium_filter_failures_total", selections.failures)

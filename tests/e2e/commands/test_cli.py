@@ -365,7 +365,7 @@ async def test_doctor_misses_nodes_and_names_bad_configurations(terminal: Termin
     done = terminal.run("doctor")
     await js.publish("$KV.angarium_receivers.acme.bad", b"", {"KV-Operation": "DEL"})
     assert done.returncode == 1
-    assert "none is alive: start one (angarium node)" in done.stdout
+    assert "no node is alive: start one (angarium node)" in done.stdout
     assert "the configuration of acme.bad is not in force: url:" in done.stdout
     assert "2 problems found" in done.stderr
 
@@ -439,7 +439,7 @@ def test_a_node_that_was_killed_is_missed(terminal: Terminal) -> None:
         line_with(node.stderr, '"node.ready"')
         node.kill()
         node.communicate()
-        terminal.until(lambda: "none is alive" in terminal.run("doctor").stdout)
+        terminal.until(lambda: "no node is alive" in terminal.run("doctor").stdout)
 
 
 # ---- interruptions

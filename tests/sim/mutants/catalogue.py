@@ -53,7 +53,6 @@ from streams.nats.retry import retry_until_answered
 from streams.reading import backlog
 from tests.sim.alerts.mutants import ALERT_MUTANTS
 from tests.sim.batches.mutants import BATCH_MUTANTS
-from tests.sim.choosing.mutants import CHOOSING_MUTANTS
 from tests.sim.handshakes.mutants import HANDSHAKE_MUTANTS
 from tests.sim.later.mutants import LATER_MUTANTS
 from tests.sim.mutants.backlogs import BACKLOG_MUTANTS
@@ -70,6 +69,7 @@ from tests.sim.resending.mutants import RESENDING_MUTANTS
 from tests.sim.scenarios import abort_and_disable, backlogs, rates, reading, width
 from tests.sim.scenarios import numbering as numbers
 from tests.sim.scenarios.recovery import ownership
+from tests.sim.selection.mutants import SELECTION_MUTANTS
 from tests.sim.transforms.mutants import TRANSFORM_MUTANTS
 
 # ---- acks and the floor
@@ -483,6 +483,6 @@ ALL = [
 ALL += [
     *BACKLOG_MUTANTS, *COPY_MUTANTS, *PLACEMENT_MUTANTS, *CONSUMER_MUTANTS, *FLOODING_MUTANTS,
     *BATCH_MUTANTS, *RESENDING_MUTANTS, *LEADER_MUTANTS, *STORAGE_MUTANTS, *UNKNOWN_MUTANTS, *TAIL_MUTANTS,
-    *ALERT_MUTANTS, *HANDSHAKE_MUTANTS, *CHOOSING_MUTANTS, *TRANSFORM_MUTANTS, *LATER_MUTANTS,
+    *ALERT_MUTANTS, *HANDSHAKE_MUTANTS, *SELECTION_MUTANTS, *TRANSFORM_MUTANTS, *LATER_MUTANTS,
 ]  # fmt: skip
 BY_NAME = {mutant.name: mutant for mutant in ALL}

@@ -56,6 +56,6 @@ async def test_parts_for_all_are_done_by_the_owner_of_shard_0_alone(number: int)
         running = asyncio.ensure_future(maintained(OwnedShard(number)).run())
         await asyncio.sleep(10 * maintenance.ROUND_EVERY_S)
         running.cancel()
-    assert {"choose_evicted_deliveries", "move_checkpoints_on", "maintain", "find_leftovers"} <= done
+    assert {"order_evicted_deliveries", "move_checkpoints_on", "maintain", "find_leftovers"} <= done
     for_all = {name for name in done if name.startswith(("purge", "bury", "drop"))}
     assert bool(for_all) == (number == 0)

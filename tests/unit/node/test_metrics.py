@@ -28,8 +28,8 @@ from angarium.telemetry.metrics.cached_pages import CachedPages
 from angarium.telemetry.metrics.families import histogram, single
 from streams.dead_letters.letters import REASONS
 from streams.journal.routing_progress import RoutingProgress
-from streams.routing.choosing.failures import ChoiceTotals
 from streams.routing.node_routing import EventsByTenant, RoutingTotals
+from streams.routing.selection.selection_totals import SelectionTotals
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.values import NOW, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -54,7 +54,7 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
         configurations=SimpleNamespace(complete=members.get("complete", True), known=lambda _: True),
         routing=SimpleNamespace(
             totals=RoutingTotals(
-                events=7, copies=9, choices=ChoiceTotals(filtered=5, outside_region=3)
+                events=7, copies=9, selections=SelectionTotals(filtered=5, outside_region=3)
             ),
             routed_by_tenant=members.get("routed_by_tenant", EventsByTenant()),
         ),
@@ -116,7 +116,7 @@ def test_each_reason_of_a_dead_letter_is_there_before_the_first_one() -> None:
 
 def test_events_that_are_withheld_and_filters_that_fail_are_counted() -> None:
     watched = node({})
-    watched.context.routing.totals.choices.failures["failed"] = 2
+    watched.context.routing.totals.selections.failures["failed"] = 2
     found = scraped(watched)
     assert labels_of(found, "angarium_router_withheld_total") == {"filter": 5, "region": 3}
     failures = labels_of(found, "angarium_filter_failures_total")
