@@ -82,7 +82,7 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
     status: int | None = None
 
     @property
-    def ours(self) -> bool:
+    def is_our_failure(self) -> bool:
         """True if this node or its proxy failed, not the receiver or the event."""
         return self.error in (OVERLOAD, INTERNAL, PROXY)
 

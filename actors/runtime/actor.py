@@ -141,7 +141,7 @@ class Actor:
         if self.loaded:
             pending.queue_or_leave(event)
             # A receiver that waits for confirmations is woken by them.
-            if not (self.live.waits_for_room or (pending.in_flight and self._busy)):
+            if not (self.live.waits_for_room or (pending.in_flight and self._is_busy)):
                 if pending.unacked.batched_max > 1:
                     self._wake_soon()
                 else:
@@ -157,7 +157,7 @@ class Actor:
         self.active_at = now
         if self.loaded:
             pending.note_in_stream(position, source)
-            if not self._busy:
+            if not self._is_busy:
                 self.wake()
 
     @property
@@ -172,7 +172,7 @@ class Actor:
         now = self.environment.clock.now() if now is None else now
         while (post := self._advance(now)) is not None and self.live.policy is not None:
             self.environment.spawn(self._attempt(post, self.live.policy))
-            if self._busy:
+            if self._is_busy:
                 return
 
     def _wake_soon(self) -> None:
@@ -186,7 +186,7 @@ class Actor:
         self.wake()
 
     @property
-    def _busy(self) -> bool:
+    def _is_busy(self) -> bool:
         """True while a strict receiver has its one attempt in flight, which will do the next steps."""
         policy = self.live.policy
         return bool(self.pending.in_flight) and policy is not None and policy.order == "strict"
@@ -300,7 +300,7 @@ class Actor:
                 pending.open_in_memory |= {each.position: each for each in events}
                 live.record(step, now)
             case c.OpenReceiver():
-                if pending.behind_unknown:
+                if pending.is_behind_unknown:
                     self.park()
                 else:
                     live.record(step, now)
@@ -357,7 +357,7 @@ class Actor:
             self._attempt_ended(post.events, outcome, policy, now)
             environment.attempt_ended()
             post, policy = self._advance(now), self.live.policy
-            if post is not None and not self._busy:
+            if post is not None and not self._is_busy:
                 self.wake()  # The outcome may have made room for more attempts than the next one.
 
     def _attempt_of(self, post: s.Post | s.PostBatch, policy: Policy) -> Attempt | BatchAttempt:
@@ -475,7 +475,7 @@ class Actor:
     # ---- leaving memory
 
     @property
-    def resting(self) -> bool:
+    def is_resting(self) -> bool:
         """True if the actor may leave memory: everything is confirmed, and nothing is in flight."""
         live, pending = self.live, self.pending
         return (
@@ -486,7 +486,7 @@ class Actor:
             )
             and not (self.pinging or pending.cursor.reading or self.confirming or self.burials.under_way)
             and not self.handshaking.under_way
-            and not (self.hold_count or live.state.unfinished)
+            and not (self.hold_count or live.state.is_unfinished)
             and not self._wake_timer.is_set
         )
 

@@ -61,8 +61,8 @@ class Host:
         self.refuse = ports.refuse
         self.on_health_change = ports.on_health_change
         self.on_alert = ports.on_alert
-        self.handshakes_known = ports.handshakes_known
-        self.transforms_known = ports.transforms_known
+        self.all_know_handshakes = ports.all_know_handshakes
+        self.all_know_transforms = ports.all_know_transforms
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
         self.alerts = AlertWatch(self, ports.alerts, ports.alert_limits, ports.may_record_alerts)
         self.flow_control = FlowControl(ports.set_pulling_paused, ports.saturated, ports.node_holders)
@@ -93,7 +93,7 @@ class Host:
         self.unsaved.changed.update(states)
         self._noted.update(states)
         self.parked.update(parked)
-        self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
+        self.parked.update((each.receiver, None) for each in states.values() if each.is_unfinished)
         self.residents.start(list(states), parked)
         self.spawn(self._sweep())
         self.spawn(self.alerts.run())
@@ -183,7 +183,7 @@ class Host:
 
     def known_policy(self, receiver: str) -> Policy | None:
         """The configuration in force; None if none is known, so that its actor asks the leader for it."""
-        return self.policies.policy(receiver) if self.policies.complete else None
+        return self.policies.policy(receiver) if self.policies.is_complete else None
 
     def configuration_changed(self, receiver: str, policy: Policy | None) -> None:
         """Pass on a changed configuration; only a receiver that waits, or was removed, is activated."""
@@ -192,8 +192,8 @@ class Host:
         if unknown is not None and receiver in unknown.undecided.receivers:
             unknown.give_to_known(receiver)
         if actor is not None:
-            actor.configure(policy if self.policies.complete else None)
-        elif not self.policies.complete:
+            actor.configure(policy if self.policies.is_complete else None)
+        elif not self.policies.is_complete:
             return  # Those that wait are being loaded, and ask the leader; most have nothing to do.
         elif policy is None or receiver in self.parked or self.policies.removal(receiver) is not None:
             self.residents.activate(receiver)
@@ -230,7 +230,7 @@ class Host:
 
     def may_start(self) -> bool:
         """True if an attempt may take its token now; if not, all actors are woken once it may."""
-        if self.recorder.stalled or not self.within_lease():
+        if self.recorder.is_stalled or not self.within_lease():
             self._wake_all_later = True
             return False
         return not self.draining
@@ -300,7 +300,7 @@ class Host:
         return sum(actor is None or not actor.loaded or actor.state.parked for actor in found)
 
     def _note_parked(self, receiver: str, state: State) -> None:
-        if state.unfinished:
+        if state.is_unfinished:
             self.parked.setdefault(receiver, None)
         elif self.parked:
             self.parked.pop(receiver, None)

@@ -12,7 +12,7 @@ from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
 from angarium.access import Access, key_file, open_jetstream
 from angarium.api.admission.change_rate import ChangeRate
-from angarium.api.admission.gate import expired
+from angarium.api.admission.gate import is_expired
 from angarium.api.admission.request_rates import RequestRates
 from angarium.api.admission.unfinished_erasures import UnfinishedErasures
 from angarium.api.background.jobs import Jobs
@@ -98,29 +98,29 @@ class ApiState:
         self.jobs.halt()
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """True if NATS is reachable, and every revocation older than a few seconds is known."""
-        return self.access.js.wire.connected and not self._stale
+        return self.access.js.wire.is_connected and not self._is_stale
 
     @property
-    def _stale(self) -> bool:
+    def _is_stale(self) -> bool:
         return asyncio.get_running_loop().time() - self.tokens.read_at >= STALE_AFTER_S
 
     def valid(self, token: str) -> Token | None:
         """The token of that id, if it is neither revoked nor expired, as far as that is known."""
-        found = None if self._stale else self.tokens.get(token)
-        return None if found is None or expired(found) else found
+        found = None if self._is_stale else self.tokens.get(token)
+        return None if found is None or is_expired(found) else found
 
     async def has(self, receiver: str) -> bool:
         """True if the receiver exists; before the answer is no, the leader is asked.
 
         Raises `Unavailable`.
         """
-        if self._configurations.known(receiver):
+        if self._configurations.is_known(receiver):
             return True
         async with asyncio.timeout(LEADER_TIMEOUT_S):
             await self._configurations.confirm(receiver)
-        return self._configurations.known(receiver)
+        return self._configurations.is_known(receiver)
 
     async def matched(self, tenant: str, event_type: str) -> int | None:
         """The number of receivers that subscribe; None if none is known and the leader cannot be asked."""

@@ -96,13 +96,13 @@ class ReceiverControl:
         Such a name leaves nothing in memory. A receiver that was put a moment ago is known to the leader;
         requests at the same time share one question to it.
         """
-        if not self._configurations.known(receiver):
+        if not self._configurations.is_known(receiver):
             await self._configurations.catch_up()
         return host.knows(receiver)
 
     async def _handle(self, request: ControlRequest, host: Host, actor: Actor) -> Granted | Denied:
         verb = request.verb
-        removed = actor.policy is None and not self._configurations.known(actor.receiver)
+        removed = actor.policy is None and not self._configurations.is_known(actor.receiver)
         looks = verb in ("inspect", "status")
         if removed and not (looks and actor.state.opened):
             return _unknown(actor.receiver)

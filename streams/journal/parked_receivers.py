@@ -76,7 +76,7 @@ class ParkedReceivers:
     def update(self, states: Iterable[State]) -> None:
         """Update the list from the confirmed states of these actors."""
         for state in states:
-            if state.unfinished:
+            if state.is_unfinished:
                 self.add(state.receiver, state.wakes_at)
             elif state.receiver in self._part_of:
                 self._remove(state.receiver)

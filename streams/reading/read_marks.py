@@ -16,14 +16,14 @@ class ReadMarks:
 
     - `newest`: the highest message of the current consumer. The reader sets it for each message, which costs
       no call.
-    - `compared`: the stream was compared with the known messages, and nothing has put the order in doubt
+    - `is_compared`: the stream was compared with the known messages, and nothing has put the order in doubt
       since.
     """
 
-    __slots__ = ("_passed_on", "_seen", "compared", "newest")
+    __slots__ = ("_passed_on", "_seen", "is_compared", "newest")
 
     def __init__(self) -> None:
-        self.compared = False
+        self.is_compared = False
         self.newest: DeliveryInfo | None = None
         self._seen = NO_MARK
         self._passed_on = NO_MARK
@@ -42,9 +42,9 @@ class ReadMarks:
     def doubt(self, known: Mark) -> None:
         """Remember the messages that are known now: later ones may be of another stream."""
         highest = self.highest(known)
-        if self.compared:
+        if self.is_compared:
             self._passed_on = self._seen
-        self._seen, self.compared = highest, False
+        self._seen, self.is_compared = highest, False
 
     def to_compare(self, known: Mark, after: int) -> tuple[Mark, ...]:
         """The messages that the stream must still have, each once; of the one at `after` no time is known."""

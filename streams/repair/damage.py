@@ -42,7 +42,7 @@ class Damage(Struct, frozen=True, kw_only=True):
     missing: bool = False
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.gaps or self.recreated or self.cut_off or self.missing)
 
 

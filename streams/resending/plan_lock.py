@@ -209,7 +209,7 @@ class PlanLock(Generic[P]):
         """Hold the lock and know that the source is there, both at this moment; False if it is gone."""
         while True:
             await self.ensure_held()
-            if sources.certain(position):
+            if sources.is_certain(position):
                 return True
             if not await sources.ask(position):
                 return False

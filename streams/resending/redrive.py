@@ -80,7 +80,7 @@ def _is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:
 
 def why_not_sendable(letter: Letter) -> str | None:
     """The reason why it cannot be sent again; None if it can."""
-    if letter.body_gone:
+    if letter.is_body_gone:
         return GONE
     if UNREAD in letter.headers:  # Only letters of older versions; without their headers they have no id.
         return TOO_LARGE

@@ -212,7 +212,7 @@ class Replay:
             await self._wait()
             if self.done.stopped:
                 return
-            if not self._sources.certain(event.position):
+            if not self._sources.is_certain(event.position):
                 await self._sources.ask(*(each.position for each in wanted[number : number + self._ahead]))
             place = places[event.position]
             match await self._publish(page[place], event):

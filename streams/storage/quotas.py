@@ -161,7 +161,7 @@ async def _waiting_bytes(names: Names, parts: list[StreamPart], settled: Settled
     if settled is None:
         return sum(each.size for each in parts)
     samples = await samples_of_parts(names, settled, parts)
-    return sum(each.stands_for for each in samples if not each.settled)
+    return sum(each.stands_for for each in samples if not each.is_settled)
 
 
 async def _oldest(js: JetStream, counting: Counting, bytes_max: float) -> Counted:

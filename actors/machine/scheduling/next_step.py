@@ -46,7 +46,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     if not view.policy_adopted or _window_differs(state, policy):
         return _ADOPTING if view.in_flight else _adopt(state, policy, view, now)
     cursor = view.cursor
-    if not (cursor.counted or cursor.counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:
+    if not (cursor.is_counted or cursor.is_counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:
         return s.CountBacklog(cursor.read_to)
     posts = len(view.in_flight) if policy.batch is None else view.posts_in_flight
     if posts >= concurrency_of(state, policy):
@@ -68,7 +68,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
 def _adopt(state: State, policy: Policy, view: View, now: float) -> s.Step:
     """Adopt the configuration; a transform waits for nodes that would send the bodies as published."""
     bounds = view.bounds
-    if transform_differs(state, policy) and not bounds.transforms_known:
+    if transform_differs(state, policy) and not bounds.all_know_transforms:
         return _wait(
             now, now + OLDER_NODES_EVERY_S, Rule.OLDER_NODES_TRANSFORM,
             drops=view.has_unacked or view.head is not None,
@@ -165,7 +165,7 @@ def _step_for(state: State, policy: Policy, view: View, now: float, entry: OpenE
             return _wait(
                 now, min(next_token_at(filled, state.limit), ends_at), Rule.TOKEN, drops=view.has_unacked
             )
-        if state.limit.slow:
+        if state.limit.is_slow:
             return c.StartAttempt(batch)
     if policy.batch is not None:
         return post_of(state, policy, batch, has_token=has_token)

@@ -25,7 +25,7 @@ async def verify(actor: Actor) -> Answered | Failed:
     if actor.state.throttled_until > now:
         wait = age_text(math.ceil(actor.state.throttled_until - now))
         raise ControlDenied("throttled", f"{receiver} is throttled for {wait} more")
-    if not environment.handshakes_known():
+    if not environment.all_know_handshakes():
         raise ControlDenied("older_nodes", "a node of an older version knows no handshakes; upgrade it first")
     is_adopted = actor.adopted_policy is policy
     if actor.handshaking.under_way or not is_adopted or not environment.may_start():

@@ -105,7 +105,7 @@ class Gate:
         if given is None:
             return None
         token = self._tokens.get(given.id)
-        if not proves(given, token) or token is None or expired(token):
+        if not proves(given, token) or token is None or is_expired(token):
             return None
         return Caller(given.id, token)
 
@@ -122,7 +122,7 @@ class Gate:
         task.add_done_callback(self._recording.discard)
 
 
-def expired(token: Token) -> bool:
+def is_expired(token: Token) -> bool:
     """Return whether the time of a token is over."""
     return token.expires_at is not None and token.expires_at <= datetime.now(UTC)
 

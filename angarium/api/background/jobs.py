@@ -152,7 +152,7 @@ class Jobs:
                 self._known = {key: known for key, known in self._known.items() if key[0] != kind}
                 self._ended = {key: stored for key, stored in self._ended.items() if key[0] != kind}
             while (message := await next_plan(self._access, kind, place.position)) is not None:
-                if place.doubtful:
+                if place.is_doubtful:
                     break  # The next read compares first.
                 place.move(Mark(position=message.position, stored_at=message.stored_at))
                 try:

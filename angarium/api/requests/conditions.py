@@ -24,7 +24,7 @@ class Condition(Struct, frozen=True):
     exists: bool = False
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """True if the client stated a condition."""
         return self.revision is not None or self.exists
 
@@ -53,7 +53,7 @@ def is_known(headers: Headers, revision: int) -> bool:
 
 def met(outcome: T | NotDone, asked: Condition) -> T:
     """The result of a change. Raises `ProblemRaised`, 412 if the condition does not hold."""
-    if isinstance(outcome, NotDone) and outcome.kind == "conflict" and asked.given:
+    if isinstance(outcome, NotDone) and outcome.kind == "conflict" and asked.is_given:
         raise _unmet(outcome.text)
     return result_of(outcome)
 

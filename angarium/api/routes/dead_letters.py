@@ -188,7 +188,7 @@ def _item(letter: Letter | ListedLetter) -> LetterItem:
     return LetterItem(
         number=letter.position, receiver=letter.receiver, sequence=letter.sequence, reason=letter.reason,
         at=instant_text(letter.at), attempts=letter.attempts, status=letter.status, type=letter.type,
-        id=letter.event_id, bytes=None if letter.body_gone else letter.size,
+        id=letter.event_id, bytes=None if letter.is_body_gone else letter.size,
     )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ async def put_receiver(
     """Store the whole configuration of a receiver."""
     receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
     revision = await _revision(access, receiver, asked)
-    new = NewConfiguration(members=members, replace=asked.given, revision=revision)
+    new = NewConfiguration(members=members, replace=asked.is_given, revision=revision)
     done = _changed(api, receiver, await put_configuration(access, receiver, new), asked)
     headers = NOT_KEPT | tag(done.revision)
     if done.replaced:

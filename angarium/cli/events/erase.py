@@ -82,7 +82,7 @@ async def _erased(
     while not status.done and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(ERASURE_POLL_S)
         status = await done(access, await get_erasure(access, tenant, event))
-        if status.waits_for and status.waits_for != said and output.on_terminal():
+        if status.waits_for and status.waits_for != said and output.is_terminal():
             output.note(f"waiting: {output.visible(status.waits_for)}")
         said = status.waits_for
     return status

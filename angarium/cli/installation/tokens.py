@@ -79,7 +79,7 @@ def list_(wide: bool, as_json: bool, **given: Any) -> None:
 def say(tokens: "Sequence[ListedToken]", *, wide: bool) -> None:
     """Print the tokens, at a terminal only the columns that 80 characters hold."""
     rows = [cells(each) for each in tokens]
-    if wide or not output.on_terminal():
+    if wide or not output.is_terminal():
         output.say_table(HEADINGS, [list(row.values()) for row in rows], wide=wide)
         return
     narrow = [[row[heading] for heading in NARROW_COLUMNS] for row in rows]

@@ -227,7 +227,7 @@ class Maintenance:
                 await owned_shard.snapshots.find_leftovers()
 
     def _working(self) -> list[Shard]:
-        return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]
+        return [each for each in self._owned.values() if not (each.ended.is_set() or each.is_suspended)]
 
     def epoch_of_shard_0(self) -> int | None:
         """The epoch in which this node works for all, since it owns shard 0; None if it does not."""

@@ -39,7 +39,7 @@ async def shown_letter(access: Access, position: int, *, tenant: str | None = No
     letter = await find(access, position, tenant=tenant)
     if isinstance(letter, NotDone):
         return letter
-    if letter.body_gone:
+    if letter.is_body_gone:
         return ShownLetter(letter, None, BODY_GONE)
     try:
         policy = await _policy_of(access, letter.receiver)

@@ -227,7 +227,7 @@ async def _erasures(access: Access, event: str, tenants: list[str], notes: list[
         if (each := await records.get(tenant, event)) is not None:
             at = None if each.done_at is None else instant_text(each.done_at)
             shown = ErasedEvent(tenant=tenant, at=at, by=each.by)
-            found.append(_Erased(shown, each.done_at is None or each.found_anything))
+            found.append(_Erased(shown, each.done_at is None or each.has_found_anything))
     return found
 
 

@@ -292,7 +292,7 @@ async def test_a_removed_receiver_does_not_come_back_with_its_key(js: JetStream,
     await known.confirm(RECEIVER)
     ring.keys = NEW
     known.open_again()
-    assert (known.policy(RECEIVER), known.known(RECEIVER)) == (None, False)
+    assert (known.policy(RECEIVER), known.is_known(RECEIVER)) == (None, False)
 
 
 async def test_a_receiver_whose_key_was_purged_does_not_come_back(js: JetStream, names: Names) -> None:
@@ -304,7 +304,7 @@ async def test_a_receiver_whose_key_was_purged_does_not_come_back(js: JetStream,
     assert isinstance(await known.confirm(RECEIVER), Absent)
     ring.keys = NEW
     known.open_again()
-    assert (known.policy(RECEIVER), known.known(RECEIVER)) == (None, False)
+    assert (known.policy(RECEIVER), known.is_known(RECEIVER)) == (None, False)
 
 
 async def test_a_sealed_value_that_is_invalid_once_opened_is_a_problem(js: JetStream, names: Names) -> None:

@@ -125,7 +125,7 @@ async def test_a_repair_accepts_recreated_streams(js: JetStream, names: Names) -
     await release(js, names, claimed, "a")
     assert (await find_damage(js, names, SHARD)).recreated == names.streams
     await repaired(js, names)
-    assert (await find_damage(js, names, SHARD)).nothing
+    assert (await find_damage(js, names, SHARD)).is_empty
     checkpoint = await read_checkpoint(js, names, SHARD)
     assert checkpoint is not None
     assert set(checkpoint.created) == set(names.streams)

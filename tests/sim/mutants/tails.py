@@ -140,7 +140,7 @@ TAIL_MUTANTS = (
            ((refusal, "is_there", _is_gone_for_good),),
            losses.the_place_of_a_lost_message_is_purged),
     Mutant("new-tail-marked", "what is read before the inbox has compared raises no mark",
-           ((Inbox, "compared", True),),
+           ((Inbox, "is_compared", True),),
            losses.the_new_tail_is_read_before_any_node_compares),
     Mutant("read-beside-forgotten", "what was read beside the inbox is compared, be it recorded or not",
            ((backlog, "higher", lambda known, read: known),),

@@ -190,14 +190,14 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
     Rule.REMOVAL: (lambda state, _, view: view.removal_revision > state.removal, s.ConfirmReceiver),
     Rule.OLDER_NODES_TRANSFORM: (
         lambda state, policy, view: adopts(state, policy, view) and policy.transform is not None
-        and not (view.in_flight or view.bounds.transforms_known),
+        and not (view.in_flight or view.bounds.all_know_transforms),
         (),
     ),
     Rule.ADOPTION: (
         lambda state, policy, view: adopts(state, policy, view), c.Adopt,
     ),
     Rule.COUNTING: (
-        lambda _, policy, view: not (view.cursor.counted or view.cursor.counting)
+        lambda _, policy, view: not (view.cursor.is_counted or view.cursor.is_counting)
         and view.cursor.seen_to - view.cursor.read_to > policy.backlog_max,
         s.CountBacklog,
     ),
@@ -251,7 +251,7 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
     Rule.UNREADY: (
         lambda turn: not turn.case.view.bounds.may_start or (turn.too_large and not turn.unproven), (),
     ),
-    Rule.OLDER_NODES: (lambda turn: turn.unproven and not turn.case.view.bounds.handshakes_known, ()),
+    Rule.OLDER_NODES: (lambda turn: turn.unproven and not turn.case.view.bounds.all_know_handshakes, ()),
     Rule.TOKEN: (
         lambda turn: turn.needs_token and turn.case.view.bucket is not None
         and turn.case.view.bucket.tokens < 1,
@@ -367,8 +367,8 @@ def drawn(random: Random) -> Case:
         parked=some(0.4), waiting_since=NOW - age(positions[0] if positions else 50) if some(0.7) else None,
     )  # fmt: skip
     cursor = UnreadCursor(
-        read_to=read_to, seen_to=random.choice((0, read_to, read_to + 5, read_to + 2000)), counted=some(0.5),
-        counting=some(0.3),
+        read_to=read_to, seen_to=random.choice((0, read_to, read_to + 5, read_to + 2000)),
+        is_counted=some(0.5), is_counting=some(0.3),
     )  # fmt: skip
     view = View(
         cursor=cursor, waiting=(head,) if head else (), in_flight=in_flight, posts_in_flight=len(in_flight),
@@ -377,7 +377,7 @@ def drawn(random: Random) -> Case:
         },
         barrier_unconfirmed=some(), burying=some(0.7), handshake_under_way=some(),
         bounds=NoBounds(
-            may_start=not some(), handshakes_known=not some(), transforms_known=not some(),
+            may_start=not some(), all_know_handshakes=not some(), all_know_transforms=not some(),
             room=random.choice((1, 256)),
         ),
         granted_position=random.choice((0, 0, *positions, head.position if head else 0)),

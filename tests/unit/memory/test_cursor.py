@@ -43,7 +43,7 @@ class Receiver(RuleBasedStateMachine):
             self.place[position] = OVER if position <= settled else STREAM
         self.arrived_to = self.end = settled + left
         self.parked = left > 0
-        self.cursor.restore(settled, self.end if self.parked else 0, counted=not self.parked)
+        self.cursor.restore(settled, self.end if self.parked else 0, is_counted=not self.parked)
 
     # ---- what comes
 
@@ -191,7 +191,7 @@ class Receiver(RuleBasedStateMachine):
     @invariant()
     def what_is_counted_is_all_there_is(self) -> None:
         """Events that came during the count may be in it or not."""
-        if self.cursor.counted and not self.losses and self.count is None:
+        if self.cursor.is_counted and not self.losses and self.count is None:
             known = [each for each in self.of(STREAM) if self.cursor.read_to < each <= self.arrived_to]
             assert self.cursor.left_min >= len(set(known) - self.came_during_a_count)
 
@@ -241,7 +241,7 @@ def test_a_read_finds_new_events_and_missing_ones(
 def counting(left: int) -> Cursor:
     """A cursor after a takeover, with uncounted events to be read."""
     cursor = Cursor()
-    cursor.restore(0, left, counted=False)
+    cursor.restore(0, left, is_counted=False)
     return cursor
 
 
@@ -249,7 +249,7 @@ def test_events_read_during_a_count_are_no_longer_left() -> None:
     cursor = counting(5)
     cursor.take_read([event(1), event(2)], complete=False, up_to=5, known=0)
     cursor.take_count(5, 5, generation=0, read_count=0)
-    assert (cursor.left_min, cursor.counted) == (3, True)
+    assert (cursor.left_min, cursor.is_counted) == (3, True)
 
 
 def test_a_count_that_was_overtaken_by_a_whole_read_says_nothing() -> None:
@@ -281,7 +281,7 @@ def test_events_beyond_the_discarded_ones_are_uncounted_and_reported() -> None:
     cursor.take_count(4, 9, generation=0, read_count=0)
     cursor.discard(5)
     assert cursor.has_seen_beyond(5)
-    assert (cursor.read_to, cursor.seen_to, cursor.left_min, cursor.counted) == (5, 9, 0, False)
+    assert (cursor.read_to, cursor.seen_to, cursor.left_min, cursor.is_counted) == (5, 9, 0, False)
     cursor.discard(9)
     assert not cursor.has_seen_beyond(9)
     assert (cursor.read_to, cursor.seen_to) == (9, 9)

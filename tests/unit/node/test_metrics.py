@@ -40,18 +40,18 @@ Listeners = list[Any]
 def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
     """A node as far as metrics look at it, with three shards wanted; `members` override."""
     listeners: Listeners = []
-    lease = SimpleNamespace(valid=lambda: members.get("lease", True))
+    lease = SimpleNamespace(is_valid=lambda: members.get("lease", True))
     context = SimpleNamespace(
         node="one",
         js=SimpleNamespace(
-            wire=SimpleNamespace(connected=members.get("connected", True)),
+            wire=SimpleNamespace(is_connected=members.get("connected", True)),
             add_listener=listeners.append, listeners=listeners,
         ),
         members=SimpleNamespace(
             lease=lease, draining=members.get("draining", False),
             wanted_shards=lambda shards: list(range(shards)),
         ),
-        configurations=SimpleNamespace(complete=members.get("complete", True), known=lambda _: True),
+        configurations=SimpleNamespace(is_complete=members.get("complete", True), is_known=lambda _: True),
         routing=SimpleNamespace(
             totals=RoutingTotals(
                 events=7, copies=9, selections=SelectionTotals(filtered=5, outside_region=3)
@@ -64,7 +64,7 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
     )  # fmt: skip
     return cast(Node, SimpleNamespace(
         context=context, shards=3,
-        stopping=members.get("stopping", False), refused=members.get("refused", {}),
+        is_stopping=members.get("stopping", False), refused=members.get("refused", {}),
         owned={number: shard() for number in range(3)} if owned is None else owned,
     ))  # fmt: skip
 
@@ -81,7 +81,7 @@ def shard(
         routing=lambda: RoutingProgress(routed=9, parked_tenants=parked),
         snapshots=SimpleNamespace(current_at=current_at),
         unread=lambda: {"deliveries": 40, "events": 2},
-        host=world and world.host, suspended=suspended, ended=SimpleNamespace(is_set=lambda: ended)
+        host=world and world.host, is_suspended=suspended, ended=SimpleNamespace(is_set=lambda: ended)
     ))  # fmt: skip
 
 

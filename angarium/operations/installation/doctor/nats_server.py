@@ -18,7 +18,7 @@ def check_max_payload(version: str, max_payload: int) -> Finding:
     """Check that the server takes messages as large as the record of the largest batch."""
     if max_payload < PAYLOAD_MIN:
         text = f"nats-server {version} has a max_payload of {quantities.bytes_text(max_payload)}"
-        remedy = f"raise it to {quantities.bytes_text(PAYLOAD_MIN)}, for batches; the default is 1 MiB"
+        remedy = f"raise it to {quantities.bytes_text(PAYLOAD_MIN)}, for batches; default: 1 MiB"
         return problem("nats", text, remedy)
     return ok("nats", f"nats-server {version} answers")
 
