@@ -28,7 +28,7 @@ class LastStored(Struct, frozen=True, gc=False):
     source: int
 
 
-class Found(Struct, frozen=True):
+class FoundEvents(Struct, frozen=True):
     """The new events of a read in stream order, and the positions between which events are `gone`.
 
     A loss is recorded only when all events before it are settled; until then, the read ends in front of it.
@@ -126,7 +126,7 @@ class Cursor:
 
     # ---- what comes from the stream to memory
 
-    def take_read(self, events: Sequence[Event], *, complete: bool, up_to: int, known: int) -> Found:
+    def take_read(self, events: Sequence[Event], *, complete: bool, up_to: int, known: int) -> FoundEvents:
         """Take the result of a read from `read_to` to `up_to`; an event was certainly stored at `known`.
 
         The result need not contain events that were seen after the read began.
@@ -185,7 +185,7 @@ class Cursor:
 
 def _sift(
     events: Iterable[Event], *, complete: bool, up_to: int, read_to: int, known: int
-) -> tuple[Found, int]:
+) -> tuple[FoundEvents, int]:
     """Find the new events in a read from `read_to` that should reach `up_to`, and how far it got.
 
     `known` is the highest position, at most `up_to`, where an event of this receiver was certainly stored.
@@ -193,8 +193,8 @@ def _sift(
     fresh = [each for each in events if each.position > read_to]
     end = fresh[-1].position if fresh else read_to
     if known <= read_to or any(each.position == known for each in fresh):
-        return Found(fresh), max(end, up_to) if complete else end
+        return FoundEvents(fresh), max(end, up_to) if complete else end
     before = [each for each in fresh if each.position < known]
     end = before[-1].position if before else read_to
     certain = complete or len(before) < len(fresh)
-    return Found(before, (end + 1, known) if certain else None), end
+    return FoundEvents(before, (end + 1, known) if certain else None), end

@@ -25,7 +25,7 @@ from actors.memory.last_answers import failure_text
 from actors.ports import Absent, Attempt, BatchAttempt, Invalid
 from actors.runtime.backlog_reading import BacklogReading
 from actors.runtime.burials import Burials
-from actors.runtime.discard import remove
+from actors.runtime.discard import discard_removed
 from actors.runtime.environment import ActorEnvironment
 from actors.runtime.handshakes.handshaking import Handshaking
 from actors.runtime.live_state import LiveState
@@ -444,7 +444,7 @@ class Actor:
                 isinstance(answer, Absent) or self.removal_revision > live.state.removal
             )
             if removed:
-                await remove(self)
+                await discard_removed(self)
         except Unavailable:
             self.confirming = False
             self._try_later()

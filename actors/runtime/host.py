@@ -17,7 +17,7 @@ from actors.ids import UNKNOWN_RECEIVERS, tenant_of
 from actors.machine.event import Event
 from actors.machine.state import State, is_left_over
 from actors.memory.failing_receivers import FailingReceivers
-from actors.memory.retention import Needed, Retention
+from actors.memory.retention import NeededPosition, Retention
 from actors.memory.unacked import ShardUnacked
 from actors.memory.unsaved_states import UnsavedStates
 from actors.ports import Recorded
@@ -80,7 +80,7 @@ class Host:
         self._attempt_ended = asyncio.Event()
         self._cut_index, self._cut_floor, self._confirmed_floor = 0, claim.floor, claim.floor
         self._noted: dict[str, State] = {}
-        self._needed = Needed(min(claim.needed, claim.floor + 1))
+        self._needed = NeededPosition(min(claim.needed, claim.floor + 1))
 
     # ---- beginning and end
 
@@ -333,7 +333,7 @@ class Host:
         if self.residents.unknown is not None:
             self.residents.unknown.remembered.update(written)
 
-    def needed(self) -> Needed:
+    def needed(self) -> NeededPosition:
         """The lowest stream position that this shard still needs.
 
         It never falls: a message that is not needed once is never needed again. It does not rise either as

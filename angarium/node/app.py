@@ -34,7 +34,7 @@ from angarium.node.early_start import (
     until_complete_or_alone,
 )
 from angarium.node.health_log import HealthLog
-from angarium.node.load import Load
+from angarium.node.load import ThreadLoad
 from angarium.node.monitor import monitoring
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext
@@ -175,7 +175,7 @@ async def open_node(
     try:
         async with joined_node(
             wire, settings, SystemTime(), sender,
-            saturated=Load(), on_complete=on_complete, tracing=tracing, runs=runs,
+            saturated=ThreadLoad(), on_complete=on_complete, tracing=tracing, runs=runs,
             proxy_connections=transport.proxy_connections if isinstance(transport, Http1Transport) else dict,
             keys=lambda: sealing.value,
         ) as node:  # fmt: skip

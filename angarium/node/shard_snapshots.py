@@ -6,7 +6,7 @@ from typing import Protocol
 
 from actors.errors import Unavailable, Unusable
 from actors.machine.state import State
-from actors.memory.retention import Needed
+from actors.memory.retention import NeededPosition
 from actors.runtime.host import Host
 from streams.buckets.known_configurations import KnownConfigurations
 from streams.journal.checkpoint import Checkpoint
@@ -67,7 +67,7 @@ class ShardSnapshots:
         self._parked = recovery.parked_list
         self._js = js
         self._configurations = configurations
-        self._written = 0, Needed(0)
+        self._written = 0, NeededPosition(0)
         self._writing = asyncio.Lock()
         self._leftovers: dict[str, State] = {}
 

@@ -114,8 +114,8 @@ class Redrive:
     `receivers_end` is the newest change to any receiver when the letters were chosen: at its beginning, if it
     is not given. A receiver that is removed after that gets no letters, even if it is put
     again.
-    Raises `Busy` if another redrive came, and `Unavailable` if NATS is away for long. If it is run again, it
-    continues: letters that had been sent are not sent again.
+    Raises `LockHeld` if another redrive came, and `Unavailable` if NATS is away for long. If it is run again,
+    it continues: letters that had been sent are not sent again.
     """
 
     def __init__(

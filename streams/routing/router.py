@@ -37,7 +37,7 @@ from streams.nats.wire import Message
 from streams.reading.reader import Reader, ReadingTerms
 from streams.reading.reply_subject import DeliveryInfo
 from streams.routing.ahead_reader import AheadReader
-from streams.routing.fanout import event_in, published_event
+from streams.routing.fanout import event_of_message, published_event
 from streams.routing.lanes import Lanes
 from streams.routing.node_routing import Routing
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
@@ -231,7 +231,7 @@ class Router:
         return EventInMemory(tenant, event, source, self._routing.freshness.now())
 
     def _read_event(self, tenant: str, message: StoredMessage) -> EventInMemory:
-        return self._in_memory(tenant, event_in(self._names, message))
+        return self._in_memory(tenant, event_of_message(self._names, message))
 
     async def _match(self) -> None:
         """Match the events that have come, in the order of each tenant, with fresh configurations."""

@@ -119,7 +119,7 @@ class EmbeddedServer(RunningServer):
         """
         if self._child is not None:
             raise RuntimeError("the server is already started")
-        program = await asyncio.to_thread(binary.find)
+        program = await asyncio.to_thread(binary.find_nats_server)
         try:
             lock = await self._lock()
             try:

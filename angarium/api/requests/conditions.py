@@ -51,7 +51,7 @@ def is_known(headers: Headers, revision: int) -> bool:
     return any(each.strip().removeprefix("W/") in ("*", f'"{revision}"') for each in etags.split(","))
 
 
-def met(outcome: T | NotDone, asked: Condition) -> T:
+def result_if_met(outcome: T | NotDone, asked: Condition) -> T:
     """The result of a change. Raises `ProblemRaised`, 412 if the condition does not hold."""
     if isinstance(outcome, NotDone) and outcome.kind == "conflict" and asked.is_given:
         raise _unmet(outcome.text)
@@ -63,7 +63,7 @@ def _unmet(detail: str) -> ProblemRaised:
     return ProblemRaised(412, "precondition-failed", detail)
 
 
-def tag(revision: int) -> dict[str, str]:
+def etag_header(revision: int) -> dict[str, str]:
     """The header with the entity-tag of a revision."""
     return {"etag": f'"{revision}"'}
 

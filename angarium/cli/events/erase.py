@@ -37,7 +37,7 @@ def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, *
     from angarium import quantities
     from angarium.access import with_access
 
-    settings, wait_s = options.settings_of(given), options.quantity("--wait", quantities.age, wait)
+    settings, wait_s = options.settings_of(given), options.quantity("--wait", quantities.parse_age, wait)
 
     def agreed(tenant: str) -> bool:
         if yes:

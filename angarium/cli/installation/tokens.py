@@ -49,7 +49,7 @@ def create(
     from angarium.operations.tokens.create import NewToken, create
 
     settings = options.settings_of(given)
-    lasts_s = None if expires is None else options.quantity("--expires", quantities.age, expires)
+    lasts_s = None if expires is None else options.quantity("--expires", quantities.parse_age, expires)
     new = NewToken(tenant=tenant, scopes=scopes, lasts_s=lasts_s, rate=rate, note=note)
     made = perform(settings, lambda access: create(access, new))
     if as_json:

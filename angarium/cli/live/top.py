@@ -148,7 +148,7 @@ def _worst(
     from angarium.cli.ledger_queries.ask_ledger import ask_ledger, show_notes
     from angarium.operations.ledger_queries.worst_receivers import find_worst
 
-    within_s = options.quantity("--within", quantities.age, within)
+    within_s = options.quantity("--within", quantities.parse_age, within)
     worst = ask_ledger(settings, lambda ledger: find_worst(ledger, within_s, limit, tenant))
     if as_json:
         output.say_json(worst)

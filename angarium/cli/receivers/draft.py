@@ -50,7 +50,7 @@ def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any
                 members[outer] = value
     burst = members.pop("burst", None)
     if "rate" in members:
-        rate = options.quantity("--rate", quantities.rate, members["rate"], burst)
+        rate = options.quantity("--rate", quantities.parse_rate, members["rate"], burst)
         members["rate"] = {"limit": rate.limit, "per": rate.per} | ({"burst": burst} if burst else {})
     elif burst is not None and partial:
         members["rate"] = {"burst": burst}

@@ -33,7 +33,7 @@ def rotate_secret(name: str, overlap: str, secret_kind: "Kind | None", as_json: 
     from angarium import quantities
     from angarium.operations.configurations.rotate import rotate_secret
 
-    overlap_s = options.quantity("--overlap", quantities.age, overlap)
+    overlap_s = options.quantity("--overlap", quantities.parse_age, overlap)
     done = perform(
         options.settings_of(given), lambda access: rotate_secret(access, name, overlap_s, kind=secret_kind)
     )

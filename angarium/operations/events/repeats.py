@@ -15,7 +15,7 @@ from streams.later.terms import parsed_time
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.wire_names import DELIVER_AT
-from streams.routing.fanout import event_in
+from streams.routing.fanout import event_of_message
 
 OTHER_ID = "use another id, or wait two minutes"
 
@@ -55,7 +55,7 @@ def _second(text: str) -> int | None:
 async def _was_cancelled(access: Access, stored: StoredMessage, tenant: str, second: int) -> bool:
     """True if the entry of a stored event was cancelled; an event that is not routed yet has no entry."""
     js, names = access.js, access.names
-    pattern = names.later_subjects.tenant_entries(tenant, id_hash(event_in(names, stored).id))
+    pattern = names.later_subjects.tenant_entries(tenant, id_hash(event_of_message(names, stored).id))
     places = map(names.later_subjects.place_or_none, await js.subjects(names.later, pattern))
     # A source is the position, or above it once the events have lost their end and were repaired.
     own = [each for each in places if each and each.second == second and each.source >= stored.position]

@@ -38,7 +38,7 @@ from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.observation.receiver_snapshots import receiver_snapshots
 from streams.reading.messages import HEADERS_UNREAD, stored_event
-from streams.routing.fanout import event_in
+from streams.routing.fanout import event_of_message
 
 RECEIVERS_MAX = 1000
 """Receivers whose waiting events are searched."""
@@ -330,7 +330,7 @@ async def _why_none(
         else:
             what = f"it was discarded unread, or settled within the last {ON_ITS_WAY_S:g} s"
         return _Whereabouts(f"it was stored for {receiver} at {at}, and no longer waits: {what}")
-    read = partial(event_in, names)
+    read = partial(event_of_message, names)
     published = await _newest(js, names.events, names.events_for(among), event, read)
     if message := published.message:
         if names.partition_and_tenant(message.subject) is None:

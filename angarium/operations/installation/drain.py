@@ -23,7 +23,7 @@ CHECK_EVERY_S = 0.25
 START_ANOTHER = "; start another one first (angarium node)"
 
 
-class Drained(Struct, frozen=True, kw_only=True):
+class DrainedNode(Struct, frozen=True, kw_only=True):
     """A node that owns nothing, and how many shards it has handed over since it was asked to."""
 
     node: str
@@ -43,7 +43,7 @@ async def drain(
     *,
     on_draining: Callable[[str], None] = lambda node: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Drained]:
+) -> list[DrainedNode]:
     """Let nodes hand over all their shards, and return once they own none.
 
     `names`: nodes, or those whose workers are nodes. All are asked before the first is waited for, so that
@@ -77,7 +77,7 @@ async def drain(
         totals = {node: max(total, left[node]) for node, total in totals.items()}
         progress(sum(totals.values()) - left.total(), sum(totals.values()))
         if not left:
-            return [Drained(node=node, handed_over=total) for node, total in totals.items()]
+            return [DrainedNode(node=node, handed_over=total) for node, total in totals.items()]
         members, _ = await live_members(access.js, access.names)
         for node in left:
             _check_draining(members, node)

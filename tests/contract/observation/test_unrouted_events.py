@@ -81,15 +81,15 @@ async def test_the_tenant_whose_event_holds_the_stream_of_events_is_named(
         )  # fmt: skip
         await js.publish(names.journal_of(partition), flush)
     events = await stream_info(js, names.events)
-    text = await sizing.holder(js, installation(names.prefix), events)
+    text = await sizing.holder_text(js, installation(names.prefix), events)
     assert text.startswith(f"acme (partition {PARTITION}) still needs messages from 2 on (stored ")
 
 
 async def test_a_shard_that_has_just_begun_is_not_called_refused(js: JetStream, names: Names) -> None:
     journal, installed = await stream_info(js, names.journal), installation(names.prefix)
-    assert await sizing.holder(js, installed, journal) == "shard 0 has written no snapshot yet"
+    assert await sizing.holder_text(js, installed, journal) == "shard 0 has written no snapshot yet"
     await js.publish(names.actor_keys.owner(0), b"", KV_DELETED)
-    refused = await sizing.holder(js, installed, journal)
+    refused = await sizing.holder_text(js, installed, journal)
     assert refused.startswith("shard 0 needs everything in it: it is refused, or no node has run it")
 
 

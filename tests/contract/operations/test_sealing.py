@@ -12,9 +12,9 @@ from angarium.operations.configurations.get import ShownConfiguration, get_confi
 from angarium.operations.configurations.patch import patch_configuration
 from angarium.operations.configurations.proposal import PutResult
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
-from angarium.operations.configurations.rotate import Rotated, rotate_secret
-from angarium.operations.declarations.apply import Applied, apply
-from angarium.operations.declarations.export import Exported, export
+from angarium.operations.configurations.rotate import RotatedSecret, rotate_secret
+from angarium.operations.declarations.apply import AppliedDocument, apply
+from angarium.operations.declarations.export import ExportedReceivers, export
 from angarium.operations.failures import NotDone
 from angarium.operations.installation.doctor import all_checks
 from angarium.operations.installation.doctor.findings import Finding, ok, warning
@@ -102,7 +102,7 @@ async def test_secrets_are_added_and_rotated_under_the_present_key(bench: Sealin
     assert (await bench.opened())["secrets"] == [B, A]
     assert (await bench.used()).receivers == {"new": 1}
     rotated = await rotate_secret(bench.to, NAME, 3600.0)
-    assert isinstance(rotated, Rotated)
+    assert isinstance(rotated, RotatedSecret)
     members = await bench.opened()
     assert members["secrets"] == [rotated.secret]
     assert [each["secret"] for each in members["old_secrets"]] == [B, A]
@@ -116,13 +116,13 @@ async def test_secrets_are_added_and_rotated_under_the_present_key(bench: Sealin
 async def test_a_document_is_applied_twice_without_a_change(bench: Sealing) -> None:
     bench.use(NEW)
     done = await apply(bench.to, {NAME: FULL})
-    assert isinstance(done, Applied)
+    assert isinstance(done, AppliedDocument)
     for keys in (NEW, NO_KEYS):
         bench.use(keys)
         exported = await export(bench.to)
-        assert isinstance(exported, Exported)
+        assert isinstance(exported, ExportedReceivers)
         again = await apply(bench.to, exported.receivers)
-        assert isinstance(again, Applied)
+        assert isinstance(again, AppliedDocument)
         assert [each.action for each in again.plan] == ["keep"]
 
 

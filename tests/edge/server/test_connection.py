@@ -368,7 +368,7 @@ class TestFailedConnections:
 
 async def serve(config: Path, port: int) -> Process:
     """A server of that configuration, which listens."""
-    program = await asyncio.to_thread(binary.find)
+    program = await asyncio.to_thread(binary.find_nats_server)
     process = await asyncio.create_subprocess_exec(program, "-c", config, stderr=asyncio.subprocess.DEVNULL)
 
     async def listens() -> bool:

@@ -283,7 +283,7 @@ async def test_a_program_that_does_not_run(tmp_path: Path, only_on_path: OnlyOnP
 
 def test_a_server_on_the_path_will_do(only_on_path: OnlyOnPath) -> None:
     program = only_on_path("echo 'nats-server: v3.0.0-preview.1'")
-    assert binary.find() == program
+    assert binary.find_nats_server() == program
 
 
 @pytest.mark.parametrize("script", [HANGS, IGNORES_SIGTERM])

@@ -27,7 +27,7 @@ from actors.machine.scheduling.view import View
 from actors.machine.state import OPEN_MAX, OpenEvent, State
 from actors.memory import tokens
 from actors.memory.cursor import Cursor
-from actors.memory.retention import Needed
+from actors.memory.retention import NeededPosition
 from actors.memory.tokens import Tokens
 from actors.memory.unacked import ShardUnacked
 from actors.runtime import actor, live_state
@@ -188,7 +188,7 @@ def _renewed(lease: Lease, sent_at: float) -> bool:
 _needed = Host.needed
 
 
-def _needed_before_live_states_are_written(host: Host) -> Needed:
+def _needed_before_live_states_are_written(host: Host) -> NeededPosition:
     """The snapshots are taken right after this."""
     changed = host.unsaved.changed
     changed.update((name, host.actors[name].state) for name in changed.keys() & host.actors.keys())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actors.machine.event import Event
-from actors.memory.cursor import Cursor, Found
+from actors.memory.cursor import Cursor, FoundEvents
 from tests.unit.worlds.values import event
 
 STREAM, MEMORY, OVER, GONE = "in the stream", "in memory", "settled", "gone from the stream"
@@ -200,8 +200,8 @@ Receiver.TestCase.settings = settings(max_examples=150, stateful_step_count=30)
 TestReceiver = Receiver.TestCase
 
 
-def found(positions: list[int], gone: tuple[int, int] | None = None) -> Found:
-    return Found([event(position) for position in positions], gone)
+def found(positions: list[int], gone: tuple[int, int] | None = None) -> FoundEvents:
+    return FoundEvents([event(position) for position in positions], gone)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def found(positions: list[int], gone: tuple[int, int] | None = None) -> Found:
     ],
 )
 def test_a_read_finds_new_events_and_missing_ones(
-    positions: list[int], complete: bool, known: int, expected: Found, read_to: int
+    positions: list[int], complete: bool, known: int, expected: FoundEvents, read_to: int
 ) -> None:
     cursor = Cursor()
     cursor.restore(3, 20)

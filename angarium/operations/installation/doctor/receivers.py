@@ -32,7 +32,7 @@ from angarium.operations.installation.doctor.findings import (
     warning,
 )
 from angarium.operations.receiver_list.listing import phase_of, policy_of
-from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts, limit
+from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts, bottleneck_of
 from angarium.quantities import count_text
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.topology import Installation
@@ -251,7 +251,7 @@ def remedy_for(
     """The remedy for a receiver; if it is far behind, for what limits it."""
     if receiver.condition != "behind":
         return _REMEDIES[receiver.condition]
-    limited_by = limit(
+    limited_by = bottleneck_of(
         recently.counts.get(receiver.snapshot.receiver, Counts()), recently.span_s, waiting=waits.count,
         oldest_s=now - (waits.oldest_at or now), phase=receiver.phase, policy=receiver.policy,
     )  # fmt: skip

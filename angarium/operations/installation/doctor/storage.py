@@ -27,7 +27,7 @@ async def check_room(js: JetStream, installation: Installation, name: str, name_
     if info.max_bytes > 0:
         text += f" of {quantities.bytes_text(info.max_bytes)}"
     if info.messages and name_holder:
-        text += f"; {await sizing.holder(js, installation, info)}"
+        text += f"; {await sizing.holder_text(js, installation, info)}"
     if is_short(info):
         return problem("storage", text, UNROUTED_REMEDY if name == installation.names.events else ROOM_REMEDY)
     return ok("storage", text)
