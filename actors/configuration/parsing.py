@@ -55,7 +55,7 @@ _OBJECTS = (
 
 
 def rate_members(text: str) -> dict[str, Any] | None:
-    """Limit and period of a rate that is written as `10/second`, `10/s` or the like; None for other texts."""
+    """Limit and period of a rate in the form `10/second` or `10/s`; None for other texts."""
     match = _RATE.match(text)
     if match is None or match[2] not in PERIODS:
         return None

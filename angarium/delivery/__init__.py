@@ -1,7 +1,7 @@
 """The edge to the receivers: one attempt, from the event to the outcome.
 
-Read `sender` first, then `http_exchange` (one request and its answer), `connections` (who may be reached, and
-when), `egress` (the paths there: proxies and TLS profiles) and `http1_transport`, the client that puts them
-together; `shaping` and `body_shaper` take out what is not for the receiver, `formats` makes bodies, and
+Read `sender` first, then `http_exchange` (one request and its answer), `connections` (which addresses may be
+reached, and when), `egress` (proxies and TLS profiles) and `http1_transport`, the client that puts them
+together; `shaping` and `body_shaper` remove what the receiver should not get, `formats` makes bodies, and
 `signing` and `custom_signing` sign them; `handshake` asks a receiver for the proof that it wants events.
 """

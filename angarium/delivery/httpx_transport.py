@@ -178,7 +178,7 @@ class _Network(httpcore.AsyncNetworkBackend):
 
 
 class _Reader(asyncio.StreamReader):
-    """Counts the bytes that arrive, so that one can see whether all have been read."""
+    """Counts the bytes that arrive, to see whether all have been read."""
 
     fed = 0
 

@@ -61,7 +61,7 @@ class Tracer:
 
     `export` takes each span; it must neither block nor raise, and returns False if it drops the span.
 
-    `failures`: if a trace is not sampled, the spans of a delivery are exported all the same, from the first
+    `failures`: if a trace is not sampled, the spans of a delivery are exported nevertheless, from the first
     attempt on that did not deliver it. `clock` is in seconds since the epoch: no record says when an event
     was routed.
 

@@ -25,7 +25,7 @@ class SealedDocument(Struct, frozen=True):
     """A configuration to be stored.
 
     - `fingerprints`: those of its sealed members, for its header.
-    - `unencrypted`: places of secrets that are new and not sealed, for want of a key.
+    - `unencrypted`: places of secrets that are new and not sealed, because there is no key.
     - `problems`: why it may not be stored.
     """
 

@@ -225,7 +225,7 @@ class Reader:
             wanted = consumer_for_claim(self._consumer, self._subjects, after + 1)
             await self._js.consumer_create(stream, wanted, timeout_s)
         except (Unavailable, ApiError) as error:
-            self._delete()  # It may have been made all the same.
+            self._delete()  # It may have been made nevertheless.
             return str(error)
         return after
 

@@ -294,7 +294,7 @@ class Router:
             self._token_timer = asyncio.get_running_loop().call_later(delay_s, self._matchable.set)
 
     async def _select(self, waiting: EventInMemory) -> tuple[bool, int]:
-        """Select the receivers: True if that is done, False if it goes on in the tenant's next turn.
+        """Select the receivers: True if that is done, False if it continues in the tenant's next turn.
 
         Also returns the steps that were taken since other work had a turn.
         """

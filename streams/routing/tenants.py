@@ -446,7 +446,7 @@ class Tenants(Generic[T]):
         return self._without_token[0][0] if self._without_token else None
 
     def match_later(self, event: T) -> None:
-        """Take an event back whose matching goes on in its tenant's next turn; it needs no other token."""
+        """Take back an event whose matching continues in its tenant's next turn; it needs no second token."""
         tenant = self.by_name[event.tenant]
         tenant.unmatched.appendleft(event)
         tenant.waived_to = max(tenant.waived_to, event.position)

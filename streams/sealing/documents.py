@@ -31,7 +31,7 @@ class SealedMembers(Struct, frozen=True):
     """The members as they may be stored.
 
     - `problems`: sealed texts that are neither stored nor can be opened.
-    - `unencrypted`: places of secrets that are new and not sealed, for want of a key.
+    - `unencrypted`: places of secrets that are new and not sealed, because there is no key.
     """
 
     members: dict[str, Any]

@@ -18,14 +18,17 @@ SHOWN_MAX = 10
 def key() -> None:
     """Seal receivers' secrets and header values in NATS, with keys that only processes of Angarium have.
 
-    The key file (ANGARIUM_KEY_FILE) has a key a line; the first one seals, and all of them open.
+    The key file (ANGARIUM_KEY_FILE) has one key per line. The first one seals; every one opens.
     """
 
 
 @key.command(short_help="Make a key.")
 @click.argument("name", metavar="[ID]", required=False)
 def new(name: str | None) -> None:
-    """Print a new key, as a line for the key file. Nothing is stored: keep a copy where NATS is not."""
+    """Print a new key, as a line for the key file.
+
+    It is not stored: keep a copy of the file on another machine than NATS.
+    """
     from streams.sealing.key_file import new_key_line
     from streams.sealing.keys import is_key_id
 
@@ -65,8 +68,8 @@ def status(as_json: bool, **given: Any) -> None:
 def rotate(as_json: bool, **given: Any) -> None:
     """Seal the secrets of all receivers with the first key of the key file, also unencrypted ones.
 
-    Before, give all nodes and APIs the file with the new key. Nothing changes for receivers. If the command
-    is interrupted, run it again and it continues. From then on no process without a key stores new secrets.
+    First give all nodes and APIs the file with the new key. Nothing changes for receivers. If the command
+    is interrupted, run it again and it continues. Afterwards no process without a key stores new secrets.
     """
     from angarium.operations.installation.key import rotate_key
     from angarium.quantities import count_text

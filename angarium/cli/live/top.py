@@ -42,7 +42,7 @@ def top(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show phase, backlog, pace and its limit, for the receivers whose events wait longest.
+    """Show the receivers whose events wait longest: phase, backlog, pace, and what limits it.
 
     This is live, from what nodes record: no ledger is needed, and no node is asked. The data is a few seconds
     old. With --within: the receivers that failed or were late in that period, from the ledger.

@@ -107,7 +107,7 @@ def _job_id(kind: JobKind, owner: str, key: str) -> str:
 
 
 async def _job_in_place(access: Access, kind: JobKind, owner: str, job_id: str) -> StartedJob | None:
-    """The job that is in the place of a new one."""
+    """The job that exists already, so that no new one is started."""
     stored = await plan_of(access, kind, owner)
     if stored is None:
         return None

@@ -1,9 +1,9 @@
 """The selection of an event's receivers, by their regions and filters, in turns.
 
 Nothing else runs while a filter is judged, and one event may have thousands of receivers with costly filters.
-So other work has a turn after a few steps, and a selection goes on only in its tenant's next turn once it has
-taken all steps of this one. What was judged stays judged; the body is decoded again. Equal filters are judged
-once.
+So other work has a turn after a few steps, and a selection continues only in its tenant's next turn once it
+has taken all steps of this one. What was judged stays judged; the body is decoded again. Equal filters are
+judged once.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from actors.machine.event import Event
 from streams.routing.selection.selection_totals import FailedFilter, SelectionTotals
 
 STEPS_A_TURN = 20_000
-"""Steps after which a selection goes on only in its tenant's next turn."""
+"""Steps after which a selection continues only in its tenant's next turn."""
 STEPS_IN_A_ROW = 5_000
 """Steps after which other work has a turn: a millisecond at most."""
 JUDGEMENT_STEPS = 10
