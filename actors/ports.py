@@ -10,11 +10,14 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from actors.configuration.policy import Policy
-from actors.configuration.transform import Shaping
+from actors.configuration.transform import Shaping, Unshapeable
 from actors.machine.event import Event
 from actors.machine.facts import AlertFact, Burial, Fact
 from actors.machine.outcome import Outcome
 from actors.machine.state import State
+
+EventShaping = Shaping | Unshapeable | None
+"""The shaping of one body. None: it is sent as published; `Unshapeable`: it must not be sent at all."""
 
 
 class Attempt(Struct, frozen=True, gc=False, kw_only=True):
@@ -25,7 +28,8 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     - `token_s`: the longest time until another token, under the limit in force; 0.0 without one.
     - `may_start`: asked right before the first byte leaves, with no await in between; if it says no, nothing
       may be sent.
-    - `shapings`: how the bodies are shaped, for each event; None: not at all. Empty if none is shaped.
+    - `shapings`: how the bodies are shaped, for each event; empty if all are sent as published. There is no
+      default, so that no attempt sends an original because this was forgotten.
     """
 
     receiver: str
@@ -34,10 +38,10 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     sequence: int | None
     ordinal: int
     may_start: Callable[[], bool]
+    shapings: tuple[EventShaping, ...]
     failures: int = 0
     kind: Literal["event", "ping", "handshake"] = "event"
     token_s: float = 0.0
-    shapings: tuple[Shaping | None, ...] = ()
 
     @property
     def numbered(self) -> tuple[tuple[Event, int | None], ...]:
@@ -57,9 +61,9 @@ class BatchAttempt(Struct, frozen=True, gc=False, kw_only=True):
     sequences: tuple[int, ...]
     ordinal: int
     may_start: Callable[[], bool]
+    shapings: tuple[EventShaping, ...]
     failures: int = 0
     token_s: float = 0.0
-    shapings: tuple[Shaping | None, ...] = ()
 
     @property
     def numbered(self) -> tuple[tuple[Event, int], ...]:

@@ -14,8 +14,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from actors.configuration.credentials import REDACTED, Credentials, credentials_of
-from actors.configuration.policy import SECONDS, Policy, Rate
-from actors.machine.bucket import refill
+from actors.configuration.policy import Policy
 from actors.machine.event import Event
 from actors.machine.facts import DISABLED_WHY, AttemptFailed, Delivered, OutcomeFact
 from actors.machine.handshake.in_words import HandshakeState, handshake_state, handshake_words
@@ -28,6 +27,7 @@ from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.steps import Rest, WaitUntil
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
+from actors.rate_status import BucketState, bucket_state
 from actors.times_as_text import age_text, instant_text, instant_text_or_none
 
 SLOW_ANSWER_MS = 50.0
@@ -65,16 +65,6 @@ class OldestEvent(TypedDict):
     type: str | None
     stored_at: str | None
     age_s: float
-
-
-class BucketState(TypedDict):
-    """The tokens of a rate limit: `limit`, `per` and `burst` as configured, `effective_limit` as in force."""
-
-    tokens: float
-    limit: float
-    per: str
-    burst: int
-    effective_limit: float
 
 
 class LastAttempt(TypedDict):
@@ -193,9 +183,9 @@ def inspect(
         "parked": state.parked,
         "head": _head(head, now) if head else None,
         "disabled": state.disabled or None,
-        "bucket": _bucket(state, policy, view, now),
+        "bucket": bucket_state(state, policy, view.bucket or state.bucket, now),
         "handshake": handshake_state(state, policy, instant_text_or_none),
-        "transform": _transform(state),
+        "transform": _transform_in_force(state),
         "resume_at": instant_text_or_none(_resume_at(state, policy, now)),
         "failing_since": instant_text_or_none(state.failing_since),
         "alerts": {each.kind: instant_text(each.raised_at) for each in state.alerts if each.raised},
@@ -305,7 +295,7 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
         case WaitUntil(at, Rule.RETRYING):
             return f"every waiting event was tried; the next retry is at {_moment(at, now)}"
         case WaitUntil(at, Rule.TOKEN) if policy is not None and policy.rate is not None:
-            rate = f"{policy.rate.limit:g} per {policy.rate.per}"
+            rate = " and ".join(f"{each.limit:g} per {each.per}" for each in policy.rates)
             return f"held back by its rate of {rate}; the next in {age_text(math.ceil(at - now))}"
         case WaitUntil(at, Rule.LINGERING):
             return f"waiting for more events for its batch, which is sent at {_moment(at, now)} at the latest"
@@ -321,7 +311,7 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return "the next attempt is due"
 
 
-def _transform(state: State) -> TransformState | None:
+def _transform_in_force(state: State) -> TransformState | None:
     if not state.transform:
         return None
     transform = state.transforms[-1].transform
@@ -441,26 +431,6 @@ def _resume_at(state: State, policy: Policy | None, now: float) -> float | None:
     """The time at which the receiver is tried again by itself; None if that is at once, or never."""
     held = None if policy is None else hold(state, policy, now)
     return held.until if held and now < held.until < NEVER else None
-
-
-def _bucket(state: State, policy: Policy | None, view: View, now: float) -> BucketState | None:
-    """The bucket as JSON: `limit`, `per` and `burst` as configured, `effective_limit` as in force."""
-    limit = state.limit
-    if policy is None or limit is None:
-        return None
-    known = current_handshake(state, policy)
-    allowed = known.per_minute if known is not None else None
-    rate = policy.rate or (Rate(limit=allowed, per="minute", burst=limit.burst) if allowed else None)
-    if rate is None:
-        return None
-    bucket = view.bucket or state.bucket
-    return {
-        "tokens": round(refill(bucket, limit, now, bucket.epoch).tokens, 3) if bucket else 0.0,
-        "limit": rate.limit,
-        "per": rate.per,
-        "burst": rate.burst_max,
-        "effective_limit": round(limit.per_second * SECONDS[rate.per], 6),
-    }
 
 
 def _attempt(fact: OutcomeFact) -> LastAttempt:

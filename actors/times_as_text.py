@@ -12,6 +12,13 @@ def instant_text(at: float) -> str:
     return f"{_second_text(int(whole) + micros // 1_000_000)}.{micros // 1000 % 1000:03d}Z"
 
 
+def exact_instant_text(at: float) -> str:
+    """The time `at` as `instant_text`, with microseconds if it has any."""
+    part, whole = math.modf(at)
+    second, micros = divmod(int(whole) * 1_000_000 + round(part * 1e6), 1_000_000)
+    return f"{_second_text(second)}.{micros:06d}Z" if micros % 1000 else instant_text(at)
+
+
 @lru_cache(maxsize=64)
 def _second_text(second: int) -> str:
     """The second in RFC 3339, without a zone. Cached: events of one second come together."""

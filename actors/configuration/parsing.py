@@ -15,6 +15,7 @@ import msgspec
 from actors import allowed_values
 from actors.configuration.custom_signature import CustomSignature
 from actors.configuration.policy import (
+    RATES_MAX,
     SECONDS,
     AlertSettings,
     BatchLimits,
@@ -23,6 +24,7 @@ from actors.configuration.policy import (
     Policy,
     Rate,
     Retry,
+    several,
 )
 from actors.configuration.problems import SECRETS_MAX, further_problems, members_over_limits, unsent_headers
 from actors.errors import InvalidPolicy
@@ -140,16 +142,14 @@ def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
     for each in _fields(Policy):
         if each.encode_name in members:
             value = members[each.encode_name]
-            if each.name == "rate" and not isinstance(value, dict | None):
-                if (rate := _rate(value)) is None:
-                    problems.append(f"rate: {_not_a_rate(value)}; {_RATE_EXAMPLE}")
-                    continue
-                value = rate
-            elif each.name == "region" and value == []:
+            if each.name == "rates":
+                good[each.name] = _rates(value, problems)
+                continue
+            if each.name == "region" and value == []:
                 # It would mean all, but reads like none.
                 problems.append("region: has no label; write null for events of all regions")
                 continue
-            elif each.name == "region" and not isinstance(value, list):
+            if each.name == "region" and not isinstance(value, list):
                 value = [] if value is None else [value]
             try:
                 good[each.name] = msgspec.convert(value, each.type)
@@ -169,13 +169,33 @@ def _with_header(path: str, value: Any) -> str:
     return f".{odd[:64]}"
 
 
-def _rate(value: Any) -> dict[str, Any] | None:
-    """The members of a rate that is written as a text; None for anything else."""
-    return rate_members(value) if isinstance(value, str) else None
+def _rates(value: Any, problems: list[str]) -> tuple[Rate, ...]:
+    """The rates of a member, which may be null, a rate, or a list of them."""
+    if not isinstance(value, list):
+        rate = None if value is None else _rate(value, "rate", problems)
+        return () if rate is None else (rate,)
+    if not value:
+        problems.append("rate: has no limit in its list; write null for the default of the nodes")
+    if len(value) > RATES_MAX:
+        problems.append(f"rate: has {len(value)} limits, at most {RATES_MAX} are allowed; leave some out")
+        return ()
+    rates = [_rate(each, f"rate[{i}]", problems) for i, each in enumerate(value)]
+    return several(tuple(each for each in rates if each is not None))
 
 
-def _not_a_rate(value: Any) -> str:
-    return f"{value[:40]!r} is not a rate" if isinstance(value, str) else "not a rate"
+def _rate(value: Any, path: str, problems: list[str]) -> Rate | None:
+    """One rate, as a text or as an object; None if it is none, which is added to the problems."""
+    members = rate_members(value) if isinstance(value, str) else value
+    if not isinstance(members, dict):
+        what = f"{value[:40]!r} is not a rate" if isinstance(value, str) else "not a rate"
+        problems.append(f"{path}: {what}; {_RATE_EXAMPLE}")
+        return None
+    try:
+        return msgspec.convert(members, Rate)
+    except msgspec.ValidationError as error:
+        where, sentence = allowed_values.conversion_problem(error, Rate)
+        problems.append(f"{path}{where}: {sentence}")
+        return None
 
 
 def _unknown_members(members: dict[str, Any]) -> list[tuple[str, frozenset[str]]]:
@@ -183,6 +203,9 @@ def _unknown_members(members: dict[str, Any]) -> list[tuple[str, frozenset[str]]
     places: list[tuple[str, Any, type[msgspec.Struct]]] = [("", members, Policy)]
     for name, struct in _OBJECTS:
         places.append((f"{name}.", members.get(name), struct))
+    rates = members.get("rate")
+    for i, rate in enumerate(rates[:RATES_MAX] if isinstance(rates, list) else []):
+        places.append((f"rate[{i}].", rate, Rate))
     old_secrets = members.get("old_secrets")
     for i, old in enumerate(old_secrets[:SECRETS_MAX] if isinstance(old_secrets, list) else []):
         places.append((f"old_secrets[{i}].", old, OldSecret))

@@ -14,6 +14,11 @@ from actors.configuration.transform import Transform
 AGE_MAX_S = 432000.0
 """The longest time that any configuration lets an event wait."""
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
+BURST_MAX = 1_000_000
+RATES_MAX = 4
+"""Rate limits of one receiver that hold together."""
+# Products of fractions are not exact: 0.9 of 10 is a little less than 9.
+_EPSILON = 1e-9
 DEFAULT_PROXY = "default"
 """The proxy of receivers that name none: the profile of that name, or no proxy where there is none."""
 _NO_HEADERS: dict[str, str] = {}
@@ -21,21 +26,40 @@ _NO_HEADERS: dict[str, str] = {}
 
 
 class Rate(Struct, frozen=True, kw_only=True, gc=False):
-    """A rate limit: `limit` attempts per `per`, at most `burst` at once (by default one second's worth)."""
+    """A rate limit: `limit` attempts per `per`, at most `burst` at once (by default one second's worth).
+
+    `margin`: the share of both that is used, for a receiver that counts in another way.
+    """
 
     limit: Annotated[float, Meta(ge=1e-6, le=1e6)]
     per: Literal["second", "minute", "hour"] = "second"
-    burst: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    burst: Annotated[int, Meta(ge=1, le=BURST_MAX)] | None = None
+    margin: Annotated[float, Meta(ge=0.1, le=1)] = 1.0
 
     @property
     def per_second(self) -> float:
         """Tokens per second."""
-        return self.limit / SECONDS[self.per]
+        return self.limit * self.margin / SECONDS[self.per]
 
     @property
     def burst_max(self) -> int:
         """The number of attempts that may start at once."""
-        return self.burst or max(1, math.ceil(self.per_second))
+        burst = self.burst or math.ceil(self.limit / SECONDS[self.per])
+        return max(1, math.floor(burst * self.margin + _EPSILON))
+
+
+def several(rates: tuple[Rate, ...]) -> tuple[Rate, ...]:
+    """Rates that hold together: without a burst of its own, each allows a tenth of its limit at once.
+
+    One second's worth of a limit per hour would be a single attempt, and hide the shorter limits.
+    """
+    if len(rates) < 2:
+        return rates
+    return tuple(replace(each, burst=each.burst or _tenth(each)) for each in rates)
+
+
+def _tenth(rate: Rate) -> int:
+    return min(BURST_MAX, max(math.ceil(rate.limit / SECONDS[rate.per]), math.ceil(rate.limit / 10)))
 
 
 class Retry(Struct, frozen=True, kw_only=True, gc=False):
@@ -133,7 +157,7 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     secrets: tuple[str, ...] = ()
     old_secrets: tuple[OldSecret, ...] = ()
     order: Literal["strict", "relaxed"] = "strict"
-    rate: Rate | None = None
+    rates: tuple[Rate, ...] = field(default=(), name="rate")
     concurrency: Annotated[int, Meta(ge=1, le=256)] = 8
     batch: BatchLimits | None = None
     timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 15
@@ -156,6 +180,13 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
 
     def __repr__(self) -> str:
         return "Policy(…)"
+
+    @property
+    def rate(self) -> Rate | None:
+        """The slowest of its rate limits; None if it has none."""
+        if len(self.rates) > 1:
+            return min(self.rates, key=lambda each: each.per_second)
+        return self.rates[0] if self.rates else None
 
     def admits(self, region: str) -> bool:
         """True if events of that region may be sent."""

@@ -142,17 +142,17 @@ def _signature_problems(policy: Policy) -> Iterator[str]:
     if signature is None:
         return
     yield from signature_problems(signature)
-    taken = {name.lower() for name in policy.headers}
+    taken = {_as_read(name) for name in policy.headers}
     for member, name in (("header", signature.header), ("timestamp_header", signature.timestamp_header)):
         if name is None:
             continue
         if not _HEADER_NAME.match(name):
             yield f"{member}: {name[:64]!r} is not an HTTP header name"
-        elif _is_ours(name.lower(), policy.format):
+        elif _is_ours(_as_read(name), policy.format):
             yield f"{member}: {name} is set by Angarium itself, or a header of the connection; choose another"
-        elif name.lower() in taken:
+        elif _as_read(name) in taken:
             yield f"{member}: {name} is given twice; choose another, or leave it out of headers"
-        taken.add(name.lower())
+        taken.add(_as_read(name))
     if signature.secret is None:
         newest = secret_key(policy.secrets[0]) if policy.secrets else "missing"
         if not isinstance(newest, str) and newest.kind == "ed25519":
@@ -172,37 +172,43 @@ def _transform_problems(policy: Policy) -> Iterator[str]:
 
 def is_sent(header: str, policy: Policy) -> bool:
     """True if a receiver's own header is sent: it is not if it would repeat or replace one of Angarium's."""
-    name, signature = header.lower(), policy.signature
-    if signature is not None and name in map(str.lower, signature.headers):
+    name, signature = _as_read(header), policy.signature
+    if signature is not None and name in map(_as_read, signature.headers):
         return False
     return not _is_ours(name, policy.format)
 
 
+def _as_read(header: str) -> str:
+    """The name of a header in lower case, with hyphens: CGI, WSGI and others read an underscore as one."""
+    return header.lower().replace("_", "-")
+
+
 def _is_ours(name: str, body_format: str) -> bool:
-    """True for a header (in lower case) that no receiver may choose."""
+    """True for a header (as it is read) that no receiver may choose."""
     if name.startswith(_OWN_HEADER_PREFIXES) or _is_attribute(name, body_format):
         return True
     return name in _HOP_BY_HOP | _CONTENT | _CONNECTION
 
 
 def _is_attribute(name: str, body_format: str) -> bool:
-    """True for a header (in lower case) of that format."""
+    """True for a header (as it is read) of that format."""
     return body_format == "cloudevents" and name.startswith("ce-")
 
 
 def unsent_headers(policy: Policy) -> Iterator[tuple[str, str]]:
     """Yield the headers that would not be sent, and why."""
     seen: set[str] = set()
-    for name in islice(policy.headers, HEADERS_MAX):
-        if name.lower() in seen:
-            yield name, "given twice (case does not matter); leave one out, or only the first is sent"
-        seen.add(name.lower())
-        if name.lower() in _CONTENT:
-            yield name, "is set from the event or by Angarium, and would not be sent; leave it out"
-        elif name.lower() in _CONNECTION:
-            yield name, "is a header of the connection, and would not be sent; leave it out"
-        elif _is_attribute(name.lower(), policy.format):
-            yield name, "belongs to the format cloudevents, and would not be sent; leave it out"
+    for given in islice(policy.headers, HEADERS_MAX):
+        name = _as_read(given)
+        if given.lower() in seen:
+            yield given, "given twice (case does not matter); leave one out, or only the first is sent"
+        seen.add(given.lower())
+        if name in _CONTENT:
+            yield given, "is set from the event or by Angarium, and would not be sent; leave it out"
+        elif name in _CONNECTION:
+            yield given, "is a header of the connection, and would not be sent; leave it out"
+        elif _is_attribute(name, policy.format):
+            yield given, "belongs to the format cloudevents, and would not be sent; leave it out"
 
 
 def _header_problems(headers: dict[str, str]) -> list[str]:
@@ -210,7 +216,7 @@ def _header_problems(headers: dict[str, str]) -> list[str]:
     for name, value in islice(headers.items(), HEADERS_MAX):
         if not _HEADER_NAME.match(name):
             problems.append(f"headers: {name[:64]!r} is not an HTTP header name")
-        elif name.lower().startswith(_OWN_HEADER_PREFIXES) or name.lower() in _HOP_BY_HOP:
+        elif _as_read(name).startswith(_OWN_HEADER_PREFIXES) or _as_read(name) in _HOP_BY_HOP:
             problems.append(f"headers.{name}: set by Angarium itself; leave it out")
         elif not _HEADER_VALUE.match(value) and not is_sealed(value):
             problems.append(f"headers.{name}: no CR, LF or control characters, 4096 characters at most")

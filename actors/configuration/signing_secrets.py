@@ -1,18 +1,16 @@
 """Signing secrets as a configuration has them: a prefix that names the algorithm, and the key in base64."""
 
-import base64
-import binascii
 from typing import Literal
 
 from msgspec import Struct
+
+from actors.configuration.encoded_keys import decoded_key, length_problem
 
 Kind = Literal["hmac-sha256", "hmac-sha512", "ed25519"]
 """The algorithm of a secret."""
 PREFIXES: dict[str, Kind] = {"whsec_": "hmac-sha256", "whs512_": "hmac-sha512", "whsk_": "ed25519"}
 PUBLIC_PREFIX = "whpk_"
 """Prefix of the public key that belongs to a `whsk_` secret."""
-KEY_BYTES_MIN = 24
-KEY_BYTES_MAX = 64
 SEED_BYTES = 32
 """Length of an ed25519 seed, the secret key itself."""
 SEED_AND_PUBLIC_BYTES = 64
@@ -37,18 +35,14 @@ def secret_key(text: str) -> SecretKey | str:
         if text.startswith(PUBLIC_PREFIX):
             return "is a public key, which cannot sign; give the secret key that it belongs to (whsk_…)"
         return f"must begin with {_PREFIXES_IN_WORDS}"
-    encoded = text.removeprefix(prefix)
-    try:
-        key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return f"not base64 after {prefix}; copy it again"
+    key = decoded_key(text, prefix)
+    if isinstance(key, str):
+        return key
     if kind == "ed25519":
         if len(key) not in (SEED_BYTES, SEED_AND_PUBLIC_BYTES):
             return f"must hold {SEED_BYTES} or {SEED_AND_PUBLIC_BYTES} bytes, has {len(key)}; make a new one"
         return SecretKey(kind, key[:SEED_BYTES])
-    if not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
-        return f"must hold {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes, has {len(key)}; make a new one"
-    return SecretKey(kind, key)
+    return length_problem(key, "make a new one") or SecretKey(kind, key)
 
 
 def is_hmac_secret(text: str) -> bool:

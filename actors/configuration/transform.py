@@ -4,8 +4,6 @@ A place is named by a JSON pointer (RFC 6901) in which `*` as a whole token stan
 element; a member that is really named `*` is written `~2`.
 """
 
-import base64
-import binascii
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -14,6 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from actors.configuration.encoded_keys import decoded_key, length_problem
 from actors.ids import stable_hash
 
 POINTERS_MAX = 64
@@ -24,8 +23,6 @@ TRANSFORM_BYTES_MAX = 4096
 POINTER_TOKENS_MAX = 32
 KEY_PREFIX = "psk_"
 """The beginning of a key of pseudonyms; its base64 follows."""
-KEY_BYTES_MIN = 24
-KEY_BYTES_MAX = 64
 ANY = None
 """The token `*` of a parsed pointer."""
 
@@ -67,6 +64,12 @@ class Shaping(Struct, frozen=True, gc=False):
 
     def __repr__(self) -> str:
         return "Shaping(…)"
+
+
+class Unshapeable(Struct, frozen=True, gc=False):
+    """A body that cannot be shaped, so it must not be sent, and why."""
+
+    why: str
 
 
 def parsed_pointer(pointer: str) -> tuple[Token, ...]:
@@ -116,16 +119,8 @@ def _pointer_problem(pointer: str) -> str | None:
 
 def pseudonym_key(text: str) -> bytes | str:
     """The key, or why it cannot be used, in words that do not repeat it."""
-    encoded = text.removeprefix(KEY_PREFIX)
-    if encoded == text:
-        return f"must begin with {KEY_PREFIX}"
-    try:
-        key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return f"not base64 after {KEY_PREFIX}; copy it again"
-    if not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
-        return f"must hold {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes, has {len(key)}; leave it out to get one"
-    return key
+    key = decoded_key(text, KEY_PREFIX)
+    return key if isinstance(key, str) else length_problem(key, "leave it out to get one") or key
 
 
 @lru_cache(maxsize=1024)

@@ -23,11 +23,15 @@ _EPSILON = 1e-9
 _TICK_S = 1e-6
 
 
-class RateLimit(Struct, frozen=True, gc=False):
-    """The rate limit in force: attempts per second, and how many may start at once."""
+class RateLimit(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The rate limit in force: attempts per second, and how many may start at once.
+
+    `others`: limits that hold as well. None of them is slower.
+    """
 
     per_second: float
     burst: int
+    others: tuple["RateLimit", ...] = ()
 
     @property
     def is_slow(self) -> bool:
@@ -35,12 +39,17 @@ class RateLimit(Struct, frozen=True, gc=False):
         return self.per_second * SLOW_TOKEN_S < 1
 
 
-class Bucket(Struct, frozen=True, gc=False):
-    """The `tokens` that there were at the time `at`, as recorded under the ownership `epoch`."""
+class Bucket(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The `tokens` that there were at the time `at`, as recorded under the ownership `epoch`.
+
+    `others`: the tokens of the limit's others, in their order. An attempt takes one of each. A bucket that
+    does not say has none of them.
+    """
 
     tokens: float
     at: float
     epoch: int
+    others: tuple[float, ...] = ()
 
 
 class Unclean(Struct, frozen=True, gc=False):
@@ -60,24 +69,44 @@ def refill(bucket: Bucket, limit: RateLimit, now: float, epoch: int, granted: in
     """
     gained = max(0.0, now - bucket.at) * limit.per_second
     room = max(0.0, float(limit.burst - granted))
-    return Bucket(min(room, bucket.tokens + gained), max(now, bucket.at), epoch)
+    others = _others_after(bucket, limit, max(0.0, now - bucket.at), granted) if limit.others else ()
+    return Bucket(min(room, bucket.tokens + gained), max(now, bucket.at), epoch, others)
+
+
+def _others_after(bucket: Bucket, limit: RateLimit, elapsed_s: float, granted: int = 0) -> tuple[float, ...]:
+    """The tokens of the other limits, that much later."""
+    return tuple(
+        min(max(0.0, float(each.burst - granted)), tokens + elapsed_s * each.per_second)
+        for each, tokens in zip(limit.others, _tokens_of_others(bucket, limit), strict=True)
+    )
+
+
+def _tokens_of_others(bucket: Bucket, limit: RateLimit) -> tuple[float, ...]:
+    """The tokens of the limit's others; a bucket of an older node does not say, so it has none of them."""
+    count = len(limit.others)
+    return (bucket.others + (0.0,) * count)[:count]
 
 
 def give_back(bucket: Bucket) -> Bucket:
     """The bucket after a token that was set aside and not used is returned to it."""
-    return Bucket(bucket.tokens + 1, bucket.at, bucket.epoch)
+    others = tuple(each + 1 for each in bucket.others) if bucket.others else ()
+    return Bucket(bucket.tokens + 1, bucket.at, bucket.epoch, others)
 
 
 def take(bucket: Bucket) -> Bucket | None:
     """The bucket with one token less, or None when there is none. `bucket` is filled up to now."""
-    if bucket.tokens < 1 - _EPSILON:
+    if bucket.tokens < 1 - _EPSILON or (bucket.others and min(bucket.others) < 1 - _EPSILON):
         return None
-    return Bucket(max(0.0, bucket.tokens - 1), bucket.at, bucket.epoch)
+    others = tuple(max(0.0, each - 1) for each in bucket.others) if bucket.others else ()
+    return Bucket(max(0.0, bucket.tokens - 1), bucket.at, bucket.epoch, others)
 
 
 def next_token_at(bucket: Bucket, limit: RateLimit) -> float:
     """A time after `bucket.at` at which the bucket holds a whole token, rounding included."""
-    return bucket.at + max(0.0, 1 - bucket.tokens) / limit.per_second + _TICK_S
+    wait_s = max(0.0, 1 - bucket.tokens) / limit.per_second
+    for each, tokens in zip(limit.others, _tokens_of_others(bucket, limit), strict=True):
+        wait_s = max(wait_s, (1 - tokens) / each.per_second)
+    return bucket.at + wait_s + _TICK_S
 
 
 def with_limit(
@@ -86,12 +115,15 @@ def with_limit(
     """The bucket under another limit: a lower burst reduces it at once, a higher one adds no tokens at once.
 
     If there was no bucket, the new one is full only if the receiver is `unused`: nothing was ever sent to it.
+    A limit that is added to others begins without a token.
     """
     if limit is None:
         return None
     if bucket is None:
-        return Bucket(float(limit.burst) if unused else 0.0, at, epoch)
-    return Bucket(min(bucket.tokens, float(limit.burst)), bucket.at, bucket.epoch)
+        bursts = tuple(float(each.burst) for each in limit.others)
+        return Bucket(float(limit.burst), at, epoch, bursts) if unused else Bucket(0.0, at, epoch)
+    others = _others_after(bucket, limit, 0.0)
+    return Bucket(min(bucket.tokens, float(limit.burst)), bucket.at, bucket.epoch, others)
 
 
 def inherit(
@@ -115,5 +147,6 @@ def inherit(
         bucket = Bucket(0.0, unclean.at, unclean.epoch)
         if unclean.epoch == epoch:
             return Bucket(0.0, claimed_at, epoch)
-    credit = max(0.0, claimed_at - bucket.at - CLOCK_SKEW_S - GRANT_MAX_S) * limit.per_second
-    return Bucket(min(float(limit.burst), bucket.tokens + credit), claimed_at, epoch)
+    credited_s = max(0.0, claimed_at - bucket.at - CLOCK_SKEW_S - GRANT_MAX_S)
+    tokens = min(float(limit.burst), bucket.tokens + credited_s * limit.per_second)
+    return Bucket(tokens, claimed_at, epoch, _others_after(bucket, limit, credited_s))

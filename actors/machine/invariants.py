@@ -12,6 +12,7 @@ from enum import Enum
 
 from actors.errors import Unusable
 from actors.machine import facts as f
+from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.evolve import evolve
 from actors.machine.state import BURIALS_MAX, OPEN_MAX, State
 
@@ -78,7 +79,15 @@ def check(before: State, fact: f.Fact, after: State) -> Breach | None:
     if bucket is None or bucket is before.bucket:
         return None
     overflows = limit is not None and bucket.tokens > limit.burst + _EPSILON
+    if bucket.others and not overflows:
+        overflows = min(bucket.others) < 0 or (limit is not None and _others_overflow(bucket, limit))
     return Breach.TOKENS if bucket.tokens < 0 or overflows else None
+
+
+def _others_overflow(bucket: Bucket, limit: RateLimit) -> bool:
+    return len(bucket.others) > len(limit.others) or any(
+        tokens > each.burst + _EPSILON for tokens, each in zip(bucket.others, limit.others, strict=False)
+    )
 
 
 def _owes_too_many(before: State, fact: f.Fact, after: State) -> bool:

@@ -1,19 +1,23 @@
 """The live state of one receiver: each fact is decided here, folded at once, and given to the journal."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from actors.configuration.policy import Policy
-from actors.configuration.transform import Shaping, shaping_of
+from actors.configuration.transform import Unshapeable, shaping_of
 from actors.machine import commands as c
 from actors.machine.alerts.health_changes import FACTS_THAT_CHANGE_HEALTH, health_change
 from actors.machine.bucket import Bucket
-from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide, with_their_numbers
+from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
 from actors.machine.event import Event
 from actors.machine.facts import AlertRaised, AlertRecovered, Delivered, Fact
 from actors.machine.invariants import InvariantBroken, evolve_checked
 from actors.machine.state import UNCONFIRMED_MAX, State
 from actors.memory.tokens import Tokens
+from actors.ports import EventShaping
 from actors.runtime.environment import ActorEnvironment
+
+_TRANSFORM = attrgetter("transform")
 
 
 class LiveState:
@@ -94,17 +98,24 @@ class LiveState:
         if type(fact) is Delivered:
             self.unconfirmed_deliveries -= len(fact.events)
 
-    def shapings(self, events: Sequence[Event], policy: Policy) -> tuple[Shaping | None, ...]:
+    def shapings(self, events: Sequence[Event], policy: Policy) -> tuple[EventShaping, ...]:
         """The shapings of these events, None for one that is sent as published; empty if all are."""
         state = self.state
-        if not state.transforms:
+        if not state.transforms and not any(map(_TRANSFORM, state.open)):
             return ()  # The most frequent case.
-        revisions = {each.position: each.transform for each in with_their_numbers(state, tuple(events))}
-        found = list[Shaping | None]()
-        for event in events:
-            kept = state.kept_transform(revisions.get(event.position, state.transform))
-            found.append(None if kept is None else shaping_of(kept.transform, policy.pseudonym_key))
-        return tuple(found) if any(found) else ()
+        own = {each.position: each.transform for each in state.open}
+        found = tuple(
+            self._shaping(own.get(event.position, state.transform), policy.pseudonym_key) for event in events
+        )
+        return found if any(found) else ()
+
+    def _shaping(self, own: int, key: str | None) -> EventShaping:
+        """The shaping of an event with the transform of this revision."""
+        revision = self.state.transform_for(own)
+        if revision == 0:
+            return None
+        kept = None if revision is None else self.state.kept_transform(revision)
+        return Unshapeable("its transform is gone") if kept is None else shaping_of(kept.transform, key)
 
     def bucket_at(self, now: float) -> Bucket | None:
         """The bucket, filled up to now; None if there is no limit."""

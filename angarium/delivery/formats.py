@@ -21,6 +21,8 @@ Format = Literal["envelope", "cloudevents", "cloudevents-structured"]
 """The formats in which an event is not sent as it was published."""
 CONTENT_TYPE_DEFAULT = "application/json"
 
+_CLOUDEVENTS = "application/cloudevents"
+"""The beginning of the types of bodies that have the attributes of the event in them."""
 _decoder = msgspec.json.Decoder(msgspec.Raw)
 _encoder = msgspec.json.Encoder()
 _HEADER_ESCAPED = re.compile(r"[^!#$&-~]")
@@ -36,6 +38,8 @@ class FormattedEvent(Struct, frozen=True, gc=False):
 
 def format_event(body_format: Format, receiver: str, event: Event, sequence: int | None) -> FormattedEvent:
     """The event in that format. A ping has no `sequence`."""
+    if body_format == "cloudevents" and event.content_type.lower().startswith(_CLOUDEVENTS):
+        body_format = "cloudevents-structured"  # Receivers would read all attributes from the body.
     match body_format:
         case "envelope":
             return FormattedEvent(envelope([(event, sequence)]), CONTENT_TYPE_DEFAULT)
@@ -49,7 +53,7 @@ def format_event(body_format: Format, receiver: str, event: Event, sequence: int
             members = _attributes(receiver, event, sequence)
             members["datacontenttype"] = event.content_type
             body = msgspec.json.encode(members | _data(event))
-            return FormattedEvent(body, "application/cloudevents+json")
+            return FormattedEvent(body, f"{_CLOUDEVENTS}+json")
         case _:
             assert_never(body_format)
 

@@ -22,7 +22,6 @@ from actors.machine.event import Event
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt, BatchAttempt
 from angarium import __version__
-from angarium.delivery.body_shaper import BodyShaper
 from angarium.delivery.custom_signing import CustomSigner, custom_signer
 from angarium.delivery.formats import envelope, format_event
 from angarium.delivery.handshake import USUAL_ORIGIN, check_proof, origin_lines, question
@@ -36,6 +35,7 @@ from angarium.delivery.http_exchange.transport import (
     Response,
     Transport,
 )
+from angarium.delivery.shaping.body_shaper import BodyShaper
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
 
 BATCH_TYPE = "angarium.batch"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 CLOCK_TOLERANCE_MS = 10
 BARS_MAX = 16
@@ -19,11 +20,12 @@ PAUSE_AFTER = 1024
 
 
 class LimitPeriod(Struct, frozen=True):
-    """The rate in force from `at` on; None: no limit."""
+    """The rate in force from `at` on; None: no limit. `others`: rates and bursts that hold as well."""
 
     at: int
     per_second: float | None = None
     burst: int = 0
+    others: tuple[tuple[float, int], ...] = ()
 
 
 class Window(Struct, frozen=True):
@@ -56,7 +58,8 @@ class Bar(Struct, frozen=True):
 def lengths(limits: Sequence[LimitPeriod]) -> list[float]:
     """The lengths of the windows to check: a second, and the time that it takes to fill each burst."""
     fills = {each.burst / each.per_second for each in limits if each.per_second}
-    return sorted({1.0} | fills)
+    others = {burst / per_second for each in limits for per_second, burst in each.others}
+    return sorted({1.0} | fills | others)
 
 
 def busiest(
@@ -96,11 +99,25 @@ def busiest(
 
 def _allowed_within(limit: LimitPeriod, length_ms: float) -> int | None:
     """The allowance of a window that is within one period, as most do; it is the same for all of them."""
-    return allowance([LimitPeriod(-CLOCK_TOLERANCE_MS, limit.per_second, limit.burst)], 0, length_ms)
+    return allowance([replace(limit, at=-CLOCK_TOLERANCE_MS)], 0, length_ms)
 
 
 def allowance(limits: Sequence[LimitPeriod], since: float, until: float) -> int | None:
     """The number of attempts that may start in a window, with its tolerance; None if any number may."""
+    found = [_allowed_by(limits, since, until)]
+    for index in range(max((len(each.others) for each in limits), default=0)):
+        found.append(_allowed_by([_other(each, index) for each in limits], since, until))
+    return min((each for each in found if each is not None), default=None)
+
+
+def _other(limit: LimitPeriod, index: int) -> LimitPeriod:
+    """The limit's other with that index, as a limit of its own; no limit if it has fewer."""
+    if index >= len(limit.others):
+        return LimitPeriod(limit.at)
+    return LimitPeriod(limit.at, *limit.others[index])
+
+
+def _allowed_by(limits: Sequence[LimitPeriod], since: float, until: float) -> int | None:
     tokens, burst = 0.0, 0
     ends = [*[each.at for each in limits[1:]], math.inf]
     for limit, end in zip(limits, ends, strict=True):

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
+from actors.machine.bucket import RateLimit
 from actors.machine.numbering import Numbered
 from angarium.ledger import schema
 from angarium.logs import redact
@@ -430,6 +431,12 @@ def _hold(receiver: ReceiverRow, fact: f.Fact) -> None:
             receiver.failing_since, receiver.failures = None, 0
 
 
+def _limit_detail(limit: RateLimit) -> dict[str, Any]:
+    """A rate limit as it is stored; `others` only if it has any."""
+    detail: dict[str, Any] = {"per_second": limit.per_second, "burst": limit.burst}
+    return detail | ({"others": [_limit_detail(each) for each in limit.others]} if limit.others else {})
+
+
 def _detail(fact: f.Fact) -> dict[str, Any] | None:
     """The part of a fact that the history keeps; None: it is not part of the history."""
     match fact:
@@ -449,7 +456,7 @@ def _detail(fact: f.Fact) -> dict[str, Any] | None:
         case f.Missing(first=first, last=last):
             return {"first": first, "last": last}
         case f.RateSet(limit=limit):
-            return {} if limit is None else {"per_second": limit.per_second, "burst": limit.burst}
+            return {} if limit is None else _limit_detail(limit)
         case f.WindowSet(size=size):
             return {"size": size}
         case f.AlertRaised(alert=alert, why=why) | f.AlertRecovered(alert=alert, why=why):

@@ -46,8 +46,8 @@ def _effective(document: str | None) -> dict[str, Any]:
     """The shown members as they apply, defaults included; none if the configuration cannot be used."""
     policy = policy_of(document)
     members: dict[str, Any] = {} if policy is None else msgspec.to_builtins(policy)
-    if policy is not None and policy.rate is not None:
-        members["rate"] = (policy.rate.per_second, policy.rate.burst_max)
+    if policy is not None:
+        members["rate"] = [(each.per_second, each.burst_max) for each in policy.rates]
     return {name: value for name, value in members.items() if name in SAFE_MEMBERS}
 
 

@@ -47,7 +47,6 @@ from streams.buckets.known_configurations import (
     KnownConfigurations,
     letter_marks_of,
     receiver_finder,
-    sending_rules_of,
     subscriptions_of,
 )
 from streams.buckets.sealing_marker import mark_sealing
@@ -70,6 +69,7 @@ from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.node_routing import Routing, RoutingTotals
 from streams.routing.router import COPIES_AT_ONCE
+from streams.routing.selection.sending_rules import sending_rules_of
 from streams.sealing.keys import Keys, no_keys
 from streams.tasks import reporting
 

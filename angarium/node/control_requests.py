@@ -33,6 +33,8 @@ from streams.control_requests.requests import ControlRequest, Denied, Granted
 
 LOAD_TIMEOUT_S = 5.0
 VERBS = ("inspect", "status", "ping", "verify", "pause", "resume", "skip", "forget", "erase")
+_SENDING_VERBS = ("ping", "verify")
+"""Verbs that send a request to the receiver."""
 HEAD_READ_MAX = 4
 """Largest number of events that are read to find the first one that is not a duplicate."""
 
@@ -102,6 +104,8 @@ class ReceiverControl:
 
     async def _handle(self, request: ControlRequest, host: Host, actor: Actor) -> Granted | Denied:
         verb = request.verb
+        if verb in _SENDING_VERBS:
+            await self._configurations.confirm(actor.receiver)  # A person may just have put another URL.
         removed = actor.policy is None and not self._configurations.is_known(actor.receiver)
         looks = verb in ("inspect", "status")
         if removed and not (looks and actor.state.opened):

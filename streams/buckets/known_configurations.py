@@ -14,7 +14,6 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.configuration.filters.sending_rules import SendingRules
 from actors.configuration.parsing import bounded_members, parse_members
 from actors.configuration.policy import Policy, Rate
 from actors.configuration.transform import key_hash, transform_hash
@@ -339,8 +338,8 @@ class KnownConfigurations:
         if warnings:
             why = "; ".join(warnings)
             log.log(self._log_level, "receiver.doubtful", extra={"receiver": receiver, "why": why})
-        if policy.rate is None and self._default_rate is not None:
-            policy = replace(policy, rate=self._default_rate)
+        if not policy.rates and self._default_rate is not None:
+            policy = replace(policy, rates=(self._default_rate,))
         return policy, found
 
     def _reasons(self, receiver: str, policy: Policy, unopened: tuple[str, ...]) -> tuple[str, ...]:
@@ -399,10 +398,3 @@ def letter_marks_of(configurations: KnownConfigurations) -> Callable[[str], str]
         return f"{configurations.revision(receiver)} {hashed}"
 
     return mark
-
-
-def sending_rules_of(configurations: KnownConfigurations) -> SendingRules:
-    """The rules of the receivers, kept up to date from now on, together with their subscriptions."""
-    rules = SendingRules()
-    configurations.on_change(lambda receiver: rules.put(receiver, configurations.subscriber(receiver)))
-    return rules

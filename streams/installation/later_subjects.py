@@ -57,11 +57,13 @@ class LaterSubjects(Struct, frozen=True):
         """The tenant of an entry, from its subject."""
         return subject.split(".")[-3]
 
-    def due_in(self, partition: int | None, start: int, size: int, tenant: str = "*") -> str:
+    def due_in(
+        self, partition: int | None, start: int, size: int, tenant: str = "*", id_hash: str = "*"
+    ) -> str:
         """The subjects of entries that are due in a day, an hour, a minute or a second from `start` on."""
         tokens = [*_tokens(start, size), "*", "*", "*"][:4]
         where = "*" if partition is None else str(partition)
-        return f"{self.prefix}.later.{where}.{'.'.join(tokens)}.{tenant}.*.*"
+        return f"{self.prefix}.later.{where}.{'.'.join(tokens)}.{tenant}.{id_hash}.*"
 
     def tenant_entries(self, tenant: str, id_hash: str = "*") -> str:
         """The subjects of all entries of a tenant, or of those of one event id."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
 from actors.errors import Unavailable
-from streams.installation.partitions import partition_of
+from streams.installation.partitions import tenants_of_partition
 from streams.nats.answers import StoredMessage
 from streams.nats.retry import ReasonLog
 from streams.routing.parked_tenants_reader import PAGE_BYTES_MAX
@@ -43,9 +43,6 @@ READS_PER_S_MAX = 1600
 
 LISTED_FOR_S = 10.0
 """Time after which the tenants are listed again."""
-
-LISTED_IN_A_ROW = 1000
-"""Tenants that are checked before other work has a turn; they take a millisecond."""
 
 log = logging.getLogger(__name__)
 
@@ -121,13 +118,7 @@ class AheadReader:
 
     async def _list(self) -> list[str]:
         """The tenants of this partition."""
-        here = list[str]()
-        for number, tenant in enumerate(self._tenants(), 1):
-            if partition_of(tenant, self._partitions) == self._reads.partition:
-                here.append(tenant)
-            if number % LISTED_IN_A_ROW == 0:
-                await asyncio.sleep(0)
-        return here
+        return await tenants_of_partition(self._tenants(), self._reads.partition, self._partitions)
 
     async def _read_in_turns(self, tenants: Sequence[str], until: float) -> None:
         """Read while the consumer is behind, but not for longer than `until`."""

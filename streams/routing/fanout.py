@@ -12,7 +12,6 @@ from actors.errors import InvalidName
 from actors.ids import check_tenant, event_id, is_alert_type
 from actors.machine.event import Event
 from streams.installation.topology import Names
-from streams.later.terms import TERMS, terms_of
 from streams.nats.answers import StoredMessage
 from streams.nats.wire_names import (
     CONTENT_TYPE,
@@ -28,8 +27,9 @@ from streams.nats.wire_names import (
     TRACESTATE,
 )
 from streams.reading import messages
+from streams.timed.timing import TIMING_HEADERS, timing_of
 
-_NOT_THE_EVENT = frozenset({EVENT_TYPE, EVENT_SOURCE, EVENT_PUBLISHED}) | TERMS
+_NOT_THE_EVENT = frozenset({EVENT_TYPE, EVENT_SOURCE, EVENT_PUBLISHED}) | TIMING_HEADERS
 """Headers that have a meaning in the deliveries stream only, and those that are read apart."""
 
 
@@ -47,12 +47,12 @@ def published_event(
     about = given.get(EVENT_ABOUT, "")
     is_ours = about != "" and is_alert_type(checked) and about.startswith(f"{tenant}.")
     problem = _tenant_problem(tenant) or event.malformed or messages.type_problem(checked, is_ours=is_ours)
-    terms = terms_of(headers or {}, tenant, stored_at)
-    if problem or terms.problem:
-        return replace(event, type=event_type, malformed=problem or terms.problem)
+    timing = timing_of(headers or {}, tenant, stored_at)
+    if problem or timing.problem:
+        return replace(event, type=event_type, malformed=problem or timing.problem)
     return replace(
         event, type=event_type, malformed="", about=about if is_ours else "",
-        deliver_at=terms.deliver_at, due=terms.due, only_for=terms.only_for,
+        deliver_at=timing.deliver_at, due=timing.due, only_for=timing.only_for,
     )  # fmt: skip
 
 

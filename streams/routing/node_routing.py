@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from actors.configuration.filters.sending_rules import SendingRule, SendingRules
 from actors.ids import is_tenant
 from actors.machine.event import Event
 from actors.tenant_settings import SettingsByTenant
@@ -15,9 +14,14 @@ from streams.routing.lanes import CopySlots
 from streams.routing.routed_events import RoutedEvent
 from streams.routing.selection.receiver_selection import ReceiverSelection
 from streams.routing.selection.selection_totals import FailedFilter, SelectionTotals
+from streams.routing.selection.sending_rules import SendingRule, SendingRules
 
 LETTERS_AT_ONCE = 32
 """Dead letters of evicted events under way at a time, in all partitions of a node."""
+
+ENTRIES_AT_ONCE = 64
+"""Timed events that are stored as entries at a time, in all partitions of a node. Copies have others, and
+do not wait while NATS takes no entries."""
 
 COUNTED_TENANTS_MAX = 4096
 """Tenants whose events are counted one by one: any producer may invent names."""
@@ -62,6 +66,7 @@ class Routing(Struct, frozen=True):
     - `tenant_settings`: weights and rates.
     - `subscribed_tenants`: returns the tenants whose receivers subscribe to anything, of all partitions.
     - `wall`: the time in seconds since the epoch, by which events are due.
+    - `entries`: the slots of timed events that are being stored, as `copies` are those of copies.
     - `letters`: bounds the dead letters of evicted events.
     - `letter_mark`: returns the mark that such a letter has for the receiver's transform; empty without one.
     - `on_filter_failure`: called for each filter that cannot be judged. It must neither block nor raise.
@@ -80,10 +85,20 @@ class Routing(Struct, frozen=True):
     partitions: int = 1
     wall: Callable[[], float] = SystemTime.wall
     routed_by_tenant: EventsByTenant = field(default_factory=EventsByTenant)
+    entries: CopySlots = field(default_factory=lambda: CopySlots(ENTRIES_AT_ONCE))
     letters: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LETTERS_AT_ONCE))
     letter_mark: Callable[[str], str] = lambda receiver: ""
     on_filter_failure: Callable[[FailedFilter], None] = lambda failed: None
     on_routed: Callable[[RoutedEvent], Callable[[], None] | None] | None = None
+
+    def count_event(self, tenant: str) -> None:
+        """Count an event of the tenant that is routed."""
+        self.totals.events += 1
+        counts = self.routed_by_tenant.counts
+        if tenant in counts:
+            counts[tenant] += 1
+        else:
+            self.routed_by_tenant.add_new(tenant)
 
     def selection(self, tenant: str, event: Event) -> ReceiverSelection:
         """The selection among the receivers that subscribe to an event.

@@ -27,9 +27,6 @@ from actors.machine.event import Event
 from streams.dead_letters.malformed import MALFORMED_RECEIVER, bury_malformed
 from streams.installation.topology import Names
 from streams.journal.routing_progress import RoutingProgress
-from streams.later.entries import Taking, judged
-from streams.later.opener import Opener
-from streams.later.timed_events import LANE, TOO_LARGE, TimedEvents
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
 from streams.nats.answers import Answer, Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.jetstream import JetStream
@@ -47,6 +44,9 @@ from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
 from streams.tasks import cancel_and_wait, on_defect
+from streams.timed.entries import Taking, judged
+from streams.timed.opener import Opener
+from streams.timed.timed_events import LANE, TOO_LARGE, TimedEvents
 
 EVENT_BYTES_MAX = 4 << 20
 """Memory of the events of one partition above which no more are requested."""
@@ -122,12 +122,16 @@ class Router:
         self._lanes = Lanes(
             js, self._begin_copy, self._confirmed, terms.on_broken, routing.copies, settings.weight
         )
+        # While NATS takes no entries, those that wait take no sender of the copies.
+        self._entry_lanes = Lanes(
+            js, self._begin_entry, self._confirmed, terms.on_broken, routing.entries, settings.weight
+        )
         self._burying: set[asyncio.Task[str]] = set()
         self._taken: deque[tuple[EventInMemory, Taking]] = deque()
         opener = Opener(
             js, names, partition,
             wall=routing.wall, may_publish=terms.may_read, tenants=routing.subscribed_tenants,
-            on_broken=terms.on_broken,
+            partitions=routing.partitions, on_broken=terms.on_broken,
         )  # fmt: skip
         self._timed_events = TimedEvents(js, names, partition, opener, terms.on_broken)
         self._matching: asyncio.Task[None] | None = None
@@ -183,6 +187,7 @@ class Router:
         await self._ahead_reader.stop()
         await self._timed_events.stop()
         await self._lanes.stop()
+        await self._entry_lanes.stop()
         burying = list(self._burying)
         for task in burying:
             task.cancel()
@@ -306,15 +311,11 @@ class Router:
         return done, waiting.selection.steps_in_a_row
 
     async def _distribute(self, waiting: EventInMemory) -> None:
-        event, totals, routed = waiting.event, self._routing.totals, self._routing.routed_by_tenant
+        event, totals = waiting.event, self._routing.totals
         if event.deliver_at:
-            self._wait_for_its_time(waiting)
+            self._store_until_due(waiting)
             return
-        totals.events += 1
-        if waiting.tenant in routed.counts:
-            routed.counts[waiting.tenant] += 1
-        else:
-            routed.add_new(waiting.tenant)
+        self._routing.count_event(waiting.tenant)
         selection, waiting.selection = waiting.selection, None
         if event.only_for and not event.malformed:
             lanes: tuple[str, ...] = (f"{waiting.tenant}.{event.only_for}",)
@@ -335,11 +336,11 @@ class Router:
             self._ahead_reader.unmatched(waiting.size)
             self._end_routing(waiting)
 
-    def _wait_for_its_time(self, waiting: EventInMemory) -> None:
+    def _store_until_due(self, waiting: EventInMemory) -> None:
         waiting.copies = waiting.unconfirmed = 1
         self._charge(COPY_BYTES)
         self._tenants.note_matched(waiting, 1)
-        self._lanes.add(f"{waiting.tenant}.{LANE}", waiting)
+        self._entry_lanes.add(f"{waiting.tenant}.{LANE}", waiting)
 
     def _end_routing(self, waiting: EventInMemory) -> None:
         if self._routing.on_routed is not None and not waiting.event.deliver_at:
@@ -417,9 +418,10 @@ class Router:
             if (event := await self._timed_events.judged(request.tenant, waiting.event)) is not None:
                 to_bury.append((message, event, waiting.headers))
         await self._burial.bury(request.tenant, to_bury)
-        self._routing.totals.evicted += len(found)
+        self._routing.totals.evicted += len(to_bury)
+        self._routing.totals.malformed += sum(bool(event.malformed) for _, event, _ in to_bury)
         up_to = request.up_to if complete else found[-1].position
-        if (evicted := self._tenants.note_buried(request, up_to, len(found))) is not None:
+        if (evicted := self._tenants.note_buried(request, up_to, len(to_bury))) is not None:
             log.warning("routing.evicted", extra=asdict(evicted))
             self._parked_reader.wake()
         self._on_progress()
@@ -446,18 +448,24 @@ class Router:
             ended(LEASE_OVER)
         elif waiting.event.malformed:
             self._bury(receiver, waiting, ended)
-        elif waiting.event.deliver_at:
-            stored = partial(self._entry_stored, waiting, ended)
-            self._timed_events.begin_store(waiting.tenant, waiting.event, self._source(waiting), stored)
         else:
             put = Put(self._names.publish_to(receiver), waiting.event.body, waiting.headers)
             self._js.begin_publish(put, partial(self._answered, ended))
 
+    def _begin_entry(self, _: str, waiting: EventInMemory, ended: Callable[[str], None]) -> None:
+        """Store a timed event as an entry, or bury one that is too large; calls `ended` as for a copy."""
+        if waiting.event.malformed or not self._within_lease():
+            self._begin_copy(f"{waiting.tenant}.{MALFORMED_RECEIVER}", waiting, ended)
+        else:
+            stored = partial(self._entry_stored, waiting, ended)
+            self._timed_events.begin_store(waiting.tenant, waiting.event, self._source(waiting), stored)
+
     def _entry_stored(self, waiting: EventInMemory, ended: Callable[[str], None], why: str) -> None:
         if why == TOO_LARGE:
+            self._routing.count_event(waiting.tenant)
             self._routing.totals.malformed += 1
             waiting.event = replace(waiting.event, malformed=why, deliver_at=0.0)
-            self._begin_copy(f"{waiting.tenant}.{MALFORMED_RECEIVER}", waiting, ended)
+            self._begin_entry(LANE, waiting, ended)
         else:
             ended(why)
 

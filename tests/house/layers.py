@@ -6,6 +6,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "ids",
         "configuration",
         "machine",
+        "rate_status",
         "memory ports delivery_totals status subscriptions tenant_settings",
         "runtime",
     ),
@@ -16,7 +17,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "lost_tails",
         "journal",
         "reading",
-        "alert_events buckets dead_letters later",
+        "alert_events buckets dead_letters timed",
         "resending routing fleet",
         "control_requests erasing observation producer server storage",
         "journal_feed",
@@ -37,7 +38,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "__main__",
     ),
     "actors.configuration": (
-        "secret_places",
+        "encoded_keys secret_places",
         "custom_signature signing_secrets transform",
         "policy",
         "filters",
@@ -134,9 +135,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "api calls deliver fanout isolation ledger scale",
     ),
     "angarium.delivery": (
-        "formats handshake http_exchange places signing",
-        "connections custom_signing shaping",
-        "body_shaper egress",
+        "formats handshake http_exchange signing",
+        "connections custom_signing",
+        "egress shaping",
         "http1_transport httpx_transport sender",
     ),
 }

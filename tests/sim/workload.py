@@ -26,8 +26,8 @@ from tests.sim.world.receivers import POISON
 if TYPE_CHECKING:
     from tests.sim.run import Run
 
-RATES: tuple[dict[str, Any] | None, ...] = (
-    None, None, {"limit": 10, "burst": 20}, {"limit": 5, "burst": 1}, {"limit": 1, "burst": 5},
+RATES: tuple[dict[str, Any] | list[Any] | None, ...] = (
+    None, None, {"limit": 10, "burst": 20}, {"limit": 5, "burst": 1}, [{"limit": 1, "burst": 5}, "3/second"],
     {"limit": 0.3, "burst": 2}, {"limit": 4, "per": "minute", "burst": 2}, {"limit": 2, "per": "minute"},
 )  # fmt: skip
 AGAIN_S = 0.2

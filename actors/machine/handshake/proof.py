@@ -58,8 +58,7 @@ def limit_in_force(policy: Policy, known: Handshake | None) -> RateLimit | None:
     It allowed a number of requests in a minute. A burst and a minute of tokens together stay within it; if a
     minute of tokens alone is that many, they come evenly.
     """
-    rate = policy.rate
-    limit = RateLimit(rate.per_second, rate.burst_max) if rate else None
+    limit = _limit(policy)
     per_minute = known.per_minute if known is not None else None
     if per_minute is None or known is None or not known.verified or known.key != handshake_key(policy):
         return limit
@@ -67,4 +66,13 @@ def limit_in_force(policy: Policy, known: Handshake | None) -> RateLimit | None:
         return RateLimit(per_minute / 60, 1)
     per_second = min(limit.per_second, per_minute / 60)
     room = math.floor(per_minute - 60 * per_second)
-    return RateLimit(per_second, max(1, min(limit.burst, room)))
+    return RateLimit(per_second, max(1, min(limit.burst, room)), limit.others)
+
+
+def _limit(policy: Policy) -> RateLimit | None:
+    """The rate limit of the configuration: the slowest of its rates, and the others that hold as well."""
+    rate = policy.rate
+    if rate is None:
+        return None
+    others = tuple(RateLimit(each.per_second, each.burst_max) for each in policy.rates if each is not rate)
+    return RateLimit(rate.per_second, rate.burst_max, others)

@@ -35,7 +35,7 @@ def own_reason(state: State, policy: Policy, entry: OpenEvent) -> str:
     used_up = entry.has_failed_alone and 0 < policy.retry.max_attempts <= entry.failures
     if used_up:
         return "attempts"
-    return "transform" if state.transform_for(entry.transform) is None else ""
+    return "transform" if entry.transform and state.transform_for(entry.transform) is None else ""
 
 
 def overflow_count(state: State, policy: Policy, view: View) -> int:

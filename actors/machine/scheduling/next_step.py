@@ -1,6 +1,7 @@
 """The next step of a receiver: the one thing that has to be done for it now."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from actors.configuration.policy import Policy
 from actors.machine import commands as c
@@ -20,6 +21,7 @@ from actors.machine.state import BURIALS_MAX, OPEN_MAX, OpenEvent, State, as_num
 
 PARK_AFTER_S = 2.0
 """A receiver that is held back for longer than this drops its waiting events from memory."""
+_NEXT_AT = attrgetter("next_at")
 _NEED_NOT_WAIT_FOR_FACTS = c.GiveUpEvents | s.ReadBacklog
 _REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
     s.Rest,
@@ -43,8 +45,15 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         return c.OpenReceiver(position, policy.dedup_window, state.removal)
     if view.removal_revision > state.removal:
         return _REMOVING if view.in_flight or view.confirming else s.ConfirmReceiver()
+    waits_for_nodes = False
     if not view.policy_adopted or _window_differs(state, policy):
-        return _ADOPTING if view.in_flight else _adopt(state, policy, view, now)
+        if view.in_flight:
+            return _ADOPTING
+        # Older nodes would send the bodies as published. Until they are gone, events are only given up.
+        waits_for_nodes = not view.bounds.all_know_transforms and transform_differs(state, policy)
+        if not waits_for_nodes:
+            bounds = view.bounds
+            return c.Adopt(bounds.posted_to_max, bounds.epoch, bounds.policy_revision)
     cursor = view.cursor
     if not (cursor.is_counted or cursor.is_counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:
         return s.CountBacklog(cursor.read_to)
@@ -58,22 +67,14 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     if state.parked and all_read and all(each.position > cursor.seen_to for each in state.open):
         return c.UnparkReceiver()
     if policy.order == "strict":
-        step = _step_for(state, policy, view, now, state.open[0] if state.open else None)
+        step = _step_for(state, policy, view, now, state.open[0] if state.open else None, waits_for_nodes)
     else:
-        step = _soonest(_step_for(state, policy, view, now, each) for each in candidates(state, policy, view))
+        step = _soonest(
+            _step_for(state, policy, view, now, each, waits_for_nodes)
+            for each in candidates(state, policy, view)
+        )
     waits = view.barrier_unconfirmed and not isinstance(step, _NEED_NOT_WAIT_FOR_FACTS)
     return _UNCONFIRMED if waits else step
-
-
-def _adopt(state: State, policy: Policy, view: View, now: float) -> s.Step:
-    """Adopt the configuration; a transform waits for nodes that would send the bodies as published."""
-    bounds = view.bounds
-    if transform_differs(state, policy) and not bounds.all_know_transforms:
-        return _wait(
-            now, now + OLDER_NODES_EVERY_S, Rule.OLDER_NODES_TRANSFORM,
-            drops=view.has_unacked or view.head is not None,
-        )  # fmt: skip
-    return c.Adopt(bounds.posted_to_max, bounds.epoch, bounds.policy_revision)
 
 
 def concurrency_of(state: State, policy: Policy) -> int:
@@ -90,7 +91,11 @@ def candidates(state: State, policy: Policy, view: View) -> Iterator[OpenEvent |
     """
     idle = [each for each in state.open if each.position not in view.in_flight]
     if idle:
-        first = min(idle, key=lambda each: (not own_reason(state, policy, each), each.next_at))
+        # One that was never tried, and has no transform, has no reason of its own to be given up.
+        given_up = [
+            each for each in idle if (each.attempts or each.transform) and own_reason(state, policy, each)
+        ]
+        first = min(given_up or idle, key=_NEXT_AT)
         yield first
         if idle[0] is not first:
             yield idle[0]
@@ -121,14 +126,18 @@ def _is_over(state: State, head: Event) -> bool:
     return is_duplicate(state.frontier, head)
 
 
-def _step_for(state: State, policy: Policy, view: View, now: float, entry: OpenEvent | None) -> s.Step:
+def _step_for(
+    state: State, policy: Policy, view: View, now: float, entry: OpenEvent | None, waits_for_nodes: bool
+) -> s.Step:
     """The step for an open event, or for the next one that has no number."""
     event = view.open_in_memory.get(entry.position) if entry else view.head
     if entry is None and event is None and not (state.parked and view.cursor.read_to < view.cursor.seen_to):
-        return _RESTING
+        return _wait_for_nodes(now, NEVER, drops=view.has_unacked) if waits_for_nodes else _RESTING
     ends_at, reason = give_up_due(state, policy, view, entry, event)
     if now >= ends_at:
         return _give_up(state, policy, view, now, entry, reason)
+    if waits_for_nodes:
+        return _wait_for_nodes(now, ends_at, drops=view.has_unacked or event is not None)
     ready_at = max(entry.next_at if entry else 0.0, state.throttled_until, state.backoff_until)
     verified = policy.handshake == "none" or is_verified(state, policy)  # Most need no call.
     if not verified:
@@ -196,6 +205,10 @@ def _wait(now: float, until: float, rule: Rule, *, drops: bool) -> s.Step:
     if drops and until - now > PARK_AFTER_S:
         return s.Park(rule)
     return s.Rest(rule) if until == NEVER else s.WaitUntil(until, rule)
+
+
+def _wait_for_nodes(now: float, ends_at: float, *, drops: bool) -> s.Step:
+    return _wait(now, min(now + OLDER_NODES_EVERY_S, ends_at), Rule.OLDER_NODES_TRANSFORM, drops=drops)
 
 
 def _window_differs(state: State, policy: Policy) -> bool:

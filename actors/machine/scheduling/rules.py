@@ -24,10 +24,9 @@ class Rule(Enum):
     UNCONFIGURED = "the receiver has no configuration that can be used (`without_policy.py`)"
     OPENING = "it has a configuration for the first time, or again after its removal"
     REMOVAL = "its configuration was removed and put again, and the removal is not carried out yet"
-    OLDER_NODES_TRANSFORM = (
-        "its transform is not recorded yet, and a node lives that does not know transforms"
+    ADOPTION = (
+        "its configuration differs from the recorded one, and every live node can read what that records"
     )
-    ADOPTION = "its configuration differs from the recorded one"
     COUNTING = "more may wait in the stream than its `backlog_max`"
     IN_FLIGHT = "no further attempt may be in flight"
     DUPLICATE = "the oldest event without a number is settled, or a duplicate"
@@ -35,8 +34,11 @@ class Rule(Enum):
     GIVING_UP = "the event has to be given up, and one more dead letter may be owed"
     READING = "the next event is only in the stream, and nothing holds it back"
     UNCONFIRMED = "a fact that must be confirmed before an attempt starts is not confirmed yet"
-    RESTING = "nothing waits"
     BURIALS_FULL = "the event has to be given up, and no further dead letter may be owed"
+    OLDER_NODES_TRANSFORM = (
+        "its transform cannot be recorded while a node lives that does not know transforms"
+    )
+    RESTING = "nothing waits"
     DISABLED = "the receiver is disabled"
     PAUSED = "its configuration pauses it"
     UNVERIFIED = "it has not proved itself, and the next handshake is not due yet"

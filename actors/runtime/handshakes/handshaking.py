@@ -96,7 +96,7 @@ class Handshaking:
         )  # fmt: skip
         attempt = Attempt(
             receiver=receiver, policy=begun.policy, event=event, sequence=None, ordinal=1,
-            may_start=environment.within_lease, kind="handshake",
+            may_start=environment.within_lease, shapings=(), kind="handshake",
         )  # fmt: skip
         try:
             return await environment.sender.send(attempt)

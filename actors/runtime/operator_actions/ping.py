@@ -64,7 +64,7 @@ async def _record_and_send(actor: Actor, policy: Policy, now: float, limited: bo
     )  # fmt: skip
     attempt = Attempt(
         receiver=actor.receiver, policy=policy, event=event, sequence=None, ordinal=1,
-        may_start=environment.within_lease, kind="ping",
+        may_start=environment.within_lease, shapings=(), kind="ping",
     )  # fmt: skip
     try:
         outcome = await environment.sender.send(attempt)

@@ -5,6 +5,7 @@ import math
 
 from actors.errors import ControlDenied
 from actors.machine.bucket import take
+from actors.machine.handshake.proof import handshake_key
 from actors.machine.outcome import Answered, Failed, NotSent
 from actors.runtime.actor import Actor
 from actors.times_as_text import age_text
@@ -27,9 +28,10 @@ async def verify(actor: Actor) -> Answered | Failed:
         raise ControlDenied("throttled", f"{receiver} is throttled for {wait} more")
     if not environment.all_know_handshakes():
         raise ControlDenied("older_nodes", "a node of an older version knows no handshakes; upgrade it first")
-    is_adopted = actor.adopted_policy is policy
-    if actor.handshaking.under_way or not is_adopted or not environment.may_start():
+    if not environment.may_start():
         raise ControlDenied("unavailable", "the shard is not ready at the moment; try again")
+    if actor.handshaking.under_way or actor.adopted_policy is not policy:
+        raise ControlDenied("unavailable", f"{receiver} is working at this moment; try again")
     if now < actor.handshaking.begun_at + VERIFY_EVERY_S:
         raise ControlDenied("rate_limited", f"{receiver} was asked a moment ago; try again in a second")
     bucket = actor.live.bucket_at(now)
@@ -40,4 +42,7 @@ async def verify(actor: Actor) -> Answered | Failed:
         raise ControlDenied("unavailable", outcome.why)
     if not environment.stopped:
         await environment.confirmed_to(environment.recorder.index)
+    if actor.policy is None or handshake_key(actor.policy) != handshake_key(policy):
+        why = f"the configuration of {receiver} was changed during the handshake; try again"
+        raise ControlDenied("unavailable", why)
     return outcome

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from actors.configuration.filters.compiling import EXPRESSION_BYTES_MAX
-from actors.configuration.policy import Policy
+from actors.configuration.policy import RATES_MAX, Policy
 from actors.configuration.problems import (
     HEADERS_MAX,
     PATTERN_LENGTH_MAX,
@@ -34,7 +34,8 @@ DESCRIPTIONS = {
     f"shown: {MASK}, or whpk_ and the public key of a whsk_ secret.",
     "old_secrets": "Earlier secrets that also sign, each until its time.",
     "order": "strict: an event starts when the previous one is settled. relaxed: several at a time.",
-    "rate": 'The rate limit: "10/second", or an object. Null: the default of the nodes.',
+    "rate": 'The rate limit: "10/second", an object, or a list of such limits, which all hold. Null: the '
+    "default of the nodes.",
     "concurrency": "The highest number of attempts in flight, in relaxed order.",
     "batch": "Send up to so many events in one POST, in an envelope. Null: one event in each.",
     "BatchLimits.max_events": "The highest number of events in one POST.",
@@ -56,7 +57,9 @@ DESCRIPTIONS = {
     "alerts": "The limits at which alerts are raised; others are its tenant's, or those of the nodes.",
     "Rate.limit": "Attempts per period; a fraction is allowed.",
     "Rate.per": "The period.",
-    "Rate.burst": "Attempts that may start at once; null: one second's worth, rounded up.",
+    "Rate.burst": "Attempts that may start at once; null: one second's worth, rounded up, and in a list at "
+    "least a tenth of the limit.",
+    "Rate.margin": "The share of limit and burst that is used.",
     "Retry.base_s": "The longest delay before the first retry; it doubles with each attempt.",
     "Retry.cap_s": "The longest delay before any retry.",
     "Retry.max_age_s": "Older events become dead letters.",
@@ -124,7 +127,11 @@ def configuration_schemas() -> dict[str, Schema]:
         each |= {"items": _POINTER, "maxItems": POINTERS_MAX}
     members["pseudonym_key"]["anyOf"][0]["pattern"] = _KEY_PATTERN
     _describe(members, "")
-    members["rate"]["anyOf"].insert(0, _RATE_TEXT)
+    rate = {"anyOf": [_RATE_TEXT, members["rate"]["items"]]}
+    rates = {"type": "array", "items": rate, "minItems": 1, "maxItems": RATES_MAX}
+    members["rate"] = {
+        "description": members["rate"]["description"], "anyOf": [*rate["anyOf"], rates, _NULL],
+    }  # fmt: skip
     members["secrets"] |= {"items": _SECRET, "maxItems": SECRETS_MAX}
     members["old_secrets"]["maxItems"] = SECRETS_MAX
     members["headers"]["maxProperties"] = HEADERS_MAX

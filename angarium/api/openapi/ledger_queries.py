@@ -96,12 +96,21 @@ class ErasedItem(Struct, frozen=True):
     by: str
 
 
+class DueItem(Struct, frozen=True):
+    """An event whose time has come: `late_s` after `due_at`, it was accepted among the events."""
+
+    due_at: str
+    accepted_at: str
+    late_s: float
+
+
 class JourneyPage(Struct, frozen=True, kw_only=True):
     """The deliveries of an event, by receiver and sequence, and the receivers for which it still waits.
 
     A page has the receivers between its first and its last delivery; one with many attempts may be short.
     `waiting` is null if the streams could not be searched; `notes` say why, or what was left out. `why_none`:
-    why no receiver has the event; it may wait to be routed.
+    why no receiver has the event; it may wait to be routed. `due`: the last events of the id that had a time,
+    and that became due in the last 8 days.
     """
 
     event_id: str
@@ -109,6 +118,7 @@ class JourneyPage(Struct, frozen=True, kw_only=True):
     waiting: list[WaitingDeliveryItem] | None
     why_none: str | None
     erased: ErasedItem | None
+    due: list[DueItem] | None
     notes: list[str]
     next_cursor: str | None
     ledger: LedgerLag
@@ -221,6 +231,7 @@ GET_EVENT = _described(
         }],
         "why_none": None,
         "erased": None,
+        "due": [{"due_at": _AT, "accepted_at": "2026-11-22T20:00:00.045Z", "late_s": 0.045}],
         "notes": [],
         "next_cursor": None,
         "ledger": _LEDGER,

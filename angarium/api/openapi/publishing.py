@@ -149,8 +149,8 @@ PUBLISH_BATCH: dict[str, Any] = {
 }
 _WAITING = {
     "id": _ID, "tenant": "acme", "type": "order.created",
-    "deliver_at": "2026-12-24T18:00:00.000Z", "published_at": "2026-12-01T09:30:00.123Z", "receiver": None,
-    "bytes": 11,
+    "deliver_at": "2026-12-24T18:00:00.000Z", "due_at": "2026-12-24T18:00:00.000Z",
+    "published_at": "2026-12-01T09:30:00.123Z", "receiver": None, "bytes": 11,
 }  # fmt: skip
 LIST_LATER: dict[str, Any] = {
     "summary": "List the events that wait for their time",

@@ -6,7 +6,7 @@ from litestar.params import QueryParameter
 
 from angarium.operations.jobs.listing import JobPageStart
 from angarium.operations.ledger_queries.page_start import PageStart
-from streams.later.listing import ListStart
+from streams.timed.listing import ListStart
 
 PAGE_MAX = 200
 
@@ -73,7 +73,7 @@ def list_start_of(cursor: str | None) -> ListStart | None:
     return ListStart(int(second), int(position))
 
 
-def cursor_of_waiting(place: ListStart | None) -> str | None:
+def cursor_of_entry(place: ListStart | None) -> str | None:
     """The cursor that names a place in the list of waiting events."""
     return None if place is None else f"{place.second}-{place.position}"
 

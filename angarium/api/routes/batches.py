@@ -23,7 +23,6 @@ from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, wi
 from angarium.operations.events.accept import AcceptedEvent, accept_all, check_unsent
 from angarium.operations.events.message import NewEvent, delivery_time
 from angarium.operations.failures import OperationError, not_done
-from streams.later.terms import parsed_time
 from streams.reading.messages import TYPE_DEFAULT, type_problem
 
 BODY_MAX = 8 << 20
@@ -70,7 +69,7 @@ async def publish_all(
         body = await read_body(receive, headers, api.limits, admitted, max(BODY_MAX, max_body + _MEMBERS_MAX))
         raw = split(body)
         rate_headers = within_rate(api, who, len(raw))
-        parsed = await _all_parsed(raw, max_body)
+        parsed = await _all_parsed(tenant, raw, max_body)
         missing = await _missing(api, tenant, parsed)
         results = await _publish(api, tenant, [_unless_missing(each, missing) for each in parsed])
     refused = sum(each.status != 202 for each in results)
@@ -117,20 +116,20 @@ def _too_many() -> ProblemRaised:
     return invalid(Fault(pointer="", detail=f"a request may have at most {ITEMS_MAX} events"))
 
 
-async def _all_parsed(raw: Sequence[Raw], max_body: int) -> list[BatchItem | ProblemRaised]:
+async def _all_parsed(tenant: str, raw: Sequence[Raw], max_body: int) -> list[NewEvent | ProblemRaised]:
     """The events in the texts, or their errors; other requests get their turn between two pieces."""
-    parsed: list[BatchItem | ProblemRaised] = []
+    parsed: list[NewEvent | ProblemRaised] = []
     size = 0
     for number, each in enumerate(raw):
         size += len(memoryview(each))
         if size > PIECE_BYTES:
             size = 0
             await asyncio.sleep(0)
-        parsed.append(_parsed(number, each, max_body))
+        parsed.append(_parsed(tenant, number, each, max_body))
     return parsed
 
 
-def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | ProblemRaised:
+def _parsed(tenant: str, number: int, raw: Raw, max_body: int) -> NewEvent | ProblemRaised:
     """The event in a text, or the error."""
     try:
         item = msgspec.json.decode(raw, type=BatchItem)
@@ -147,20 +146,24 @@ def _parsed(number: int, raw: Raw, max_body: int) -> BatchItem | ProblemRaised:
         return invalid(Fault(pointer=f"/{number}/id", detail=ID_TEXT))
     if item.region and not is_region(item.region):
         return invalid(Fault(pointer=f"/{number}/region", detail=REGION_TEXT))
-    if item.deliver_at and isinstance(found := delivery_time(item.deliver_at, time.time()), str):
-        return invalid(Fault(pointer=f"/{number}/deliver_at", detail=found))
+    deliver_at = delivery_time(item.deliver_at, time.time()) if item.deliver_at else 0.0
+    if isinstance(deliver_at, str):
+        return invalid(Fault(pointer=f"/{number}/deliver_at", detail=deliver_at))
     if len(memoryview(item.data)) > max_body:
         detail = f"an event may have at most {max_body} bytes; send less, or a link to it"
         return ProblemRaised(413, "too-large", detail)
-    return item
+    return NewEvent(
+        tenant=tenant, name=item.receiver, type=item.type or TYPE_DEFAULT, body=bytes(item.data), id=item.id,
+        region=item.region, deliver_at=deliver_at,
+    )  # fmt: skip
 
 
 async def _missing(
-    api: ApiState, tenant: str, parsed: Iterable[BatchItem | ProblemRaised]
+    api: ApiState, tenant: str, parsed: Iterable[NewEvent | ProblemRaised]
 ) -> dict[str, ProblemRaised]:
     """The named receivers that do not exist, each looked up once."""
     missing: dict[str, ProblemRaised] = {}
-    named = (each.receiver for each in parsed if isinstance(each, BatchItem) and each.receiver)
+    named = (each.name for each in parsed if isinstance(each, NewEvent) and each.name)
     for name in dict.fromkeys(named):
         try:
             await must_exist(api, tenant, name)
@@ -170,42 +173,33 @@ async def _missing(
 
 
 def _unless_missing(
-    item: BatchItem | ProblemRaised, missing: dict[str, ProblemRaised]
-) -> BatchItem | ProblemRaised:
-    return missing.get(item.receiver, item) if isinstance(item, BatchItem) else item
+    event: NewEvent | ProblemRaised, missing: dict[str, ProblemRaised]
+) -> NewEvent | ProblemRaised:
+    return missing.get(event.name, event) if isinstance(event, NewEvent) else event
 
 
 async def _publish(
-    api: ApiState, tenant: str, items: Sequence[BatchItem | ProblemRaised]
+    api: ApiState, tenant: str, parsed: Sequence[NewEvent | ProblemRaised]
 ) -> list[ItemAnswer]:
-    """Publish the valid items in their order; returns the answer to each item."""
-    events = [_event(tenant, each) for each in items if isinstance(each, BatchItem)]
+    """Publish the valid events in their order; returns the answer to each event, and to each error."""
+    events = [each for each in parsed if isinstance(each, NewEvent)]
     stored = iter(await accept_all(api.access, events)) if events else iter(())
-    types = {each.type for each in items if isinstance(each, BatchItem) and not each.receiver}
+    types = {each.type for each in events if not each.name}
     matched = {each: await api.matched(tenant, each) for each in types}
     return [
         _refused(each) if isinstance(each, ProblemRaised) else _answer(each, next(stored), matched)
-        for each in items
+        for each in parsed
     ]
 
 
-def _event(tenant: str, item: BatchItem) -> NewEvent:
-    event_type = item.type or TYPE_DEFAULT
-    return NewEvent(
-        tenant=tenant, name=item.receiver, type=event_type, body=bytes(item.data), id=item.id,
-        region=item.region,
-        deliver_at=(parsed_time(item.deliver_at) or 0.0) if item.deliver_at else 0.0,
-    )  # fmt: skip
-
-
 def _answer(
-    item: BatchItem, stored: AcceptedEvent | OperationError, matched: dict[str, int | None]
+    event: NewEvent, stored: AcceptedEvent | OperationError, matched: dict[str, int | None]
 ) -> ItemAnswer:
     if isinstance(stored, OperationError):
         return _refused(problem_of(not_done(stored)))
     return ItemAnswer(
         status=202, id=stored.id, stream=stored.stream, seq=stored.seq, duplicate=stored.duplicate,
-        matched=None if item.receiver else matched[item.type],
+        matched=None if event.name else matched[event.type],
     )  # fmt: skip
 
 

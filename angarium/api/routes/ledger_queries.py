@@ -19,6 +19,7 @@ from angarium.api.openapi.ledger_queries import (
     AttemptItem,
     AttemptPage,
     DeliveryItem,
+    DueItem,
     ErasedItem,
     FailingItem,
     HistoryPage,
@@ -168,14 +169,16 @@ async def get_event(
         if not found.deliveries:
             raise problem_of(search)
         waiting, why_none, notes = None, None, [f"where it waits is not known: {search.text}"]
-        erased = None
+        erased, due = None, None
     else:
         _check_known(event, found, search)
         waiting, why_none, notes = _waiting(search), search.why_none or None, search.notes
         erased = next((ErasedItem(at=each.at, by=each.by) for each in search.erased), None)
+        due = [DueItem(each.due_at, each.accepted_at, each.late_s) for each in search.due]
     return JourneyPage(
         event_id=event, deliveries=msgspec.convert(found.deliveries, list[DeliveryItem]), waiting=waiting,
-        why_none=why_none, erased=erased, notes=notes, next_cursor=_following(found), ledger=found.ledger,
+        why_none=why_none, erased=erased, due=due, notes=notes, next_cursor=_following(found),
+        ledger=found.ledger,
     )  # fmt: skip
 
 

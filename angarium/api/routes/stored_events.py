@@ -15,7 +15,7 @@ from angarium.api.api_state import InjectedAccess, InjectedApi
 from angarium.api.openapi.control import ERASE_EVENT, GET_ERASURE
 from angarium.api.openapi.publishing import CANCEL_LATER, LIST_LATER, LaterEvents
 from angarium.api.problems import ProblemRaised, result_of
-from angarium.api.queries.cursors import LaterCursor, PageSize, cursor_of_waiting, list_start_of
+from angarium.api.queries.cursors import LaterCursor, PageSize, cursor_of_entry, list_start_of
 from angarium.operations.events.cancel_later import CancelledEvents, cancel_later
 from angarium.operations.events.erase import ErasureStatus, get_erasure, request_erasure
 from angarium.operations.events.list_later import list_later
@@ -71,7 +71,7 @@ async def list_waiting(
     """List the events of a tenant that wait for their time, the next first."""
     with api.control_limits.admit(tenant):
         found = result_of(await list_later(access, tenant, receiver, limit, list_start_of(cursor)))
-    return LaterEvents(events=found.events, next_cursor=cursor_of_waiting(found.next))
+    return LaterEvents(events=found.events, next_cursor=cursor_of_entry(found.next))
 
 
 @delete(f"{LATER}/{{event:str}}", status_code=200, opt=needs("publish"), **CANCEL_LATER)

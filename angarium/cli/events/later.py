@@ -31,7 +31,7 @@ def later() -> None:
 def list_(tenant: str | None, receiver: str | None, limit: int, as_json: bool, **given: Any) -> None:
     """List the events of a tenant, or of all, that wait for their time, the next first."""
     from actors.ids import split_receiver
-    from angarium.operations.events.list_later import list_later
+    from angarium.operations.events.list_later import list_later_up_to
 
     settings, name = options.settings_of(given), ""
     if receiver is not None:
@@ -39,7 +39,7 @@ def list_(tenant: str | None, receiver: str | None, limit: int, as_json: bool, *
         if tenant not in (None, whose):
             raise click.UsageError(f"--receiver: {receiver} is no receiver of {tenant}")
         tenant = whose
-    listed = perform(settings, lambda access: list_later(access, tenant, name, limit or None))
+    listed = perform(settings, lambda access: list_later_up_to(access, tenant, name, limit or None))
     if as_json:
         for each in listed.events:
             output.say_json_line(each)
@@ -47,7 +47,7 @@ def list_(tenant: str | None, receiver: str | None, limit: int, as_json: bool, *
         rows = [_cells(each) for each in listed.events]
         output.say_table(("due", "id", "for", "type"), rows)
     if listed.next is not None:
-        output.note(f"note: there are more than {limit}; --limit 0 lists all")
+        output.note(f"note: there may be more than {limit}; --limit 0 lists all")
 
 
 @later.command(short_help="Cancel a waiting event.")
@@ -64,7 +64,7 @@ def cancel(tenant: str, event: str, as_json: bool, **given: Any) -> None:
         output.say_json(done)
         return
     for each in done.cancelled:
-        output.say(f"cancelled {each.id}, which was due at {each.deliver_at}")
+        output.say(f"cancelled {each.id}, which was due at {each.due_at}")
     if done.before and not done.cancelled:
         output.say(f"{event} was cancelled before")
     if done.too_late:
@@ -72,6 +72,6 @@ def cancel(tenant: str, event: str, as_json: bool, **given: Any) -> None:
 
 
 def _cells(each: "LaterEvent") -> tuple[str, str, str, str]:
-    """The row of an event; it is due at a full second."""
+    """The row of an event."""
     receiver = f"{each.tenant}.{each.receiver}" if each.receiver else each.tenant
-    return f"{each.deliver_at[:19]}Z", each.id, receiver, each.type
+    return f"{each.due_at[:19]}Z", each.id, receiver, each.type

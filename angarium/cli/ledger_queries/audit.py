@@ -96,7 +96,10 @@ def _limit_of(window: "Window", limits: "list[LimitPeriod]") -> str:
 
 
 def _limit(limit: "LimitPeriod") -> str:
-    return "no limit" if limit.per_second is None else f"{limit.per_second:g} a second, burst {limit.burst}"
+    if limit.per_second is None:
+        return "no limit"
+    limits = [(limit.per_second, limit.burst), *limit.others]
+    return " and ".join(f"{per_second:g} a second, burst {burst}" for per_second, burst in limits)
 
 
 def _bar(bar: "Bar", chart: "list[Bar]") -> str:

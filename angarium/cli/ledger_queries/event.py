@@ -16,6 +16,7 @@ from angarium.terminal.run import run
 if TYPE_CHECKING:
     from angarium.operations.control_requests.held_receivers import HeldReceiver
     from angarium.operations.events.search import ErasedEvent, EventSearch, WaitingDelivery
+    from angarium.operations.events.timed_traces import DueEvent
     from angarium.operations.failures import NotDone
     from angarium.operations.ledger_queries.journey import Journey
     from angarium.settings import Settings
@@ -52,9 +53,9 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     if isinstance(search, NotDone):
         if search.kind == "invalid":
             result_of(search)
-        waiting, erased, unknown = [], [], [f"where it waits is not known: {search.sentence}"]
+        waiting, erased, due, unknown = [], [], [], [f"where it waits is not known: {search.sentence}"]
     else:
-        waiting, erased, unknown = search.waiting, search.erased, search.notes
+        waiting, erased, due, unknown = search.waiting, search.erased, search.due, search.notes
     elsewhere = not isinstance(search, NotDone) and (search.unrouted or search.letter is not None)
     if not (found.deliveries or waiting or erased or elsewhere):
         reasons, intro = [*unknown, *found.ledger.notes], f"no attempt of the event {event_id} is recorded"
@@ -64,10 +65,11 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
     if as_json:
         document = msgspec.to_builtins(found)
         if isinstance(search, NotDone):
-            document |= {"waiting": None, "why_none": None, "letter": None, "erased": None}
+            document |= {"waiting": None, "why_none": None, "letter": None, "erased": None, "due": None}
         else:
             why_none, letter = search.why_none or None, search.letter
             document |= {"waiting": waiting, "why_none": why_none, "letter": letter, "erased": erased}
+            document["due"] = due
         output.say_json(document)
         return
     if elsewhere and not isinstance(search, NotDone):
@@ -88,6 +90,8 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
                 output.say_wrapped(output.first_of(each["answer"], ANSWER_MAX), "    answered: ")
         for each in delivery["repeats"]:
             output.say_wrapped(duplicate_text(delivery, each), f"  {each['at']}  ")
+    for was_due in due:
+        output.say_wrapped(output.visible(due_text(event_id, was_due)), indent=CONTINUED_INDENT)
     for waits in waiting:
         output.say_wrapped(output.visible(place_text(waits)), indent=CONTINUED_INDENT)
     for each in erased:
@@ -148,6 +152,11 @@ def duplicate_text(delivery: dict[str, Any], duplicate: dict[str, Any]) -> str:
     """A message that was dropped, in a line."""
     position, number = duplicate["position"], delivery["sequence"]
     return f"message {position} of the deliveries has the same id: dropped as a duplicate of #{number}"
+
+
+def due_text(event_id: str, due: "DueEvent") -> str:
+    """An event whose time has come, in a line: `order-9: was due 2026-…Z, accepted 2026-…Z, 0.3 s late`."""
+    return f"{event_id}: was due {due.due_at}, accepted {due.accepted_at}, {due.late_s:.1f} s late"
 
 
 def erased_text(event_id: str, erased: "ErasedEvent") -> str:

@@ -50,8 +50,7 @@ def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any
                 members[outer] = value
     burst = members.pop("burst", None)
     if "rate" in members:
-        rate = options.quantity("--rate", quantities.parse_rate, members["rate"], burst)
-        members["rate"] = {"limit": rate.limit, "per": rate.per} | ({"burst": burst} if burst else {})
+        members["rate"] = _rate(members["rate"], burst)
     elif burst is not None and partial:
         members["rate"] = {"burst": burst}
     elif burst is not None:
@@ -67,6 +66,17 @@ def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any
     if given.get("paused"):
         members["paused"] = True
     return members
+
+
+def _rate(text: str, burst: int | None) -> dict[str, Any] | list[dict[str, Any]]:
+    """The member `rate`: a list if the text names several rates. Raises click.UsageError."""
+    rates = [
+        options.quantity("--rate", quantities.parse_rate, each.strip(), burst) for each in text.split(",")
+    ]  # fmt: skip
+    if len(rates) > 1 and burst is not None:
+        raise click.UsageError("--burst needs a single --rate; give several with their bursts by --json")
+    found: list[dict[str, Any]] = [{"limit": each.limit, "per": each.per} for each in rates]
+    return found if len(found) > 1 else found[0] | ({"burst": burst} if burst else {})
 
 
 def take_away(members: dict[str, Any], path: str) -> None:

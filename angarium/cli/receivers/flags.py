@@ -71,7 +71,7 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
     ("--proxy", "proxy", str, "Profile of the nodes for the proxy."),
     ("--tls", "tls", str, "Profile of the nodes for client certificate and authorities."),
     ("--filter", "filter", str, "Only events with a body for which this JMESPath is true: total > `100`."),
-    ("--rate", "rate", str, "Attempts a second, minute or hour, such as 10/second or 10/s."),
+    ("--rate", "rate", str, "Attempts a second, minute or hour: 10/second, or several such as 10/s,500/min."),
     ("--burst", "burst", int, "Number of attempts that may start at once."),
 )
 """Flag, member (`rate` and `burst` are one), kind, and help text."""

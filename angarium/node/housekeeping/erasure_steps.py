@@ -27,12 +27,12 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import read_checkpoint
 from streams.journal.claim import read_shard_record
 from streams.journal_feed.redacted_flushes import store_redacted
-from streams.later.entries import erase, events_age_s
-from streams.later.listing import entries_of_event
 from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
+from streams.timed.entries import erase, events_age_s
+from streams.timed.listing import entries_of_event
 
 OWNER_TIMEOUT_S = 10.0
 """Time for the owners of a tenant's receivers to answer, all together. They await the attempts under way, and
@@ -120,12 +120,11 @@ class ErasureSteps:
     async def _erase_entries(self, progress: ErasureProgress) -> str:
         """Erase the event where it waits for its time; a due event of it is dropped from then on."""
         js, names, erasure = self._js, self._names, progress.erasure
-        while found := await entries_of_event(js, names, erasure.tenant, erasure.event):
-            age_s = await events_age_s(js, names)
-            for entry in found:
-                progress.found += 1
-                if await erase(js, names, entry, age_s):
-                    progress.count(events=1, waiting=1)
+        age_s = await events_age_s(js, names)
+        async for entry in entries_of_event(js, names, erasure.tenant, erasure.event):
+            progress.found += 1
+            if await erase(js, names, entry, age_s):
+                progress.count(events=1, waiting=1)
         return ""
 
     async def _erase_events(self, progress: ErasureProgress) -> str:

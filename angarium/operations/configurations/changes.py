@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.configuration.custom_signature import CustomSignature
 from actors.configuration.parsing import rate_members
@@ -76,11 +77,14 @@ def _leaves(members: dict[str, Any]) -> dict[str, Any]:
 
 def _rate(value: Any) -> Any:
     """A rate as a text, the same one for equal rates; a value that is not a rate stays as it is."""
+    if isinstance(value, list):
+        return [_rate(each) for each in value] or None
     rate = _parsed(value)
     if rate is None:
         return value
-    usual = rate.burst_max == Rate(limit=rate.limit, per=rate.per).burst_max
-    return f"{rate.limit!r}/{rate.per}".replace(".0/", "/") + ("" if usual else f"{_BURST}{rate.burst_max}")
+    usual = rate.burst_max == replace(rate, burst=None).burst_max
+    text = f"{rate.limit!r}/{rate.per}".replace(".0/", "/") + ("" if usual else f"{_BURST}{rate.burst_max}")
+    return text + ("" if rate.margin == 1 else f" margin {rate.margin:g}")
 
 
 def _parsed(value: Any) -> Rate | None:

@@ -7,11 +7,11 @@ from msgspec import Struct
 from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy
 from actors.configuration.secret_places import is_sealed
-from actors.configuration.transform import key_hash, shaping_of, transform_hash
+from actors.configuration.transform import Unshapeable, key_hash, shaping_of, transform_hash
 from actors.errors import InvalidName, InvalidPolicy
 from actors.ids import split_receiver
 from angarium.access import Access
-from angarium.delivery.shaping import Unshapeable, shape
+from angarium.delivery.shaping.shape import shape
 from angarium.operations.dead_letters.find import find_letter
 from angarium.operations.failures import NotDone, operation
 from streams.dead_letters.letters import Letter

@@ -8,24 +8,29 @@ from actors.ids import check_tenant
 from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.operations.failures import operation
-from streams.later.entries import Entry
-from streams.later.listing import ListStart, list_entries
+from streams.timed.entries import Entry
+from streams.timed.listing import ListStart, list_entries
 
 
 class LaterEvent(Struct, frozen=True, kw_only=True):
-    """An event that waits for its time. `receiver`: the only one that gets it, if there is one."""
+    """An event that waits for its time.
+
+    - `deliver_at`: the time that its producer asked for; `due_at`: the full second in which it is due.
+    - `receiver`: the only one that gets it, if there is one.
+    """
 
     id: str
     tenant: str
     type: str
     deliver_at: str
+    due_at: str
     published_at: str
     receiver: str | None
     bytes: int
 
 
 class LaterPage(Struct, frozen=True):
-    """Waiting events, the next first; `next` is the place of the last one if there are others."""
+    """Waiting events, the next first; `next` is where the next page begins if there are others, or may be."""
 
     events: list[LaterEvent]
     next: ListStart | None
@@ -39,10 +44,31 @@ async def list_later(
     limit: int | None = None,
     after: ListStart | None = None,
 ) -> LaterPage:
-    """The events of a tenant that wait, or of all; of those with one receiver, only those for `receiver`.
+    """A page of the events of a tenant that wait, or of all. Fails as invalid.
 
-    `receiver` is its name in the tenant. Fails as invalid.
+    `receiver`: only those that are for this one receiver alone; it is its name in the tenant. A page may be
+    short, or empty, although there are others.
     """
+    return await _page(access, tenant, receiver, limit, after)
+
+
+@operation
+async def list_later_up_to(
+    access: Access, tenant: str | None, receiver: str = "", limit: int | None = None
+) -> LaterPage:
+    """The first events that wait, up to `limit`, however many pages that takes. Fails as invalid."""
+    page = await _page(access, tenant, receiver, limit, None)
+    found = page.events
+    while page.next is not None and len(found) != limit:
+        left = None if limit is None else limit - len(found)
+        page = await _page(access, tenant, receiver, left, page.next)
+        found += page.events
+    return LaterPage(found, page.next)
+
+
+async def _page(
+    access: Access, tenant: str | None, receiver: str, limit: int | None, after: ListStart | None
+) -> LaterPage:
     if tenant is not None:
         check_tenant(tenant)
     found = await list_entries(
@@ -55,6 +81,7 @@ def later_event(entry: Entry) -> LaterEvent:
     """The waiting event as it is shown."""
     return LaterEvent(
         id=entry.id, tenant=entry.place.tenant, type=entry.type, deliver_at=entry.deliver_at,
+        due_at=instant_text(entry.place.second),
         published_at=instant_text(entry.published_at), receiver=entry.only_for or None,
         bytes=len(entry.message.data),
     )  # fmt: skip

@@ -4,9 +4,8 @@ import os
 
 from msgspec import Struct
 
-from actors.times_as_text import instant_text
+from actors.times_as_text import exact_instant_text
 from streams.installation.topology import Names
-from streams.later.terms import AHEAD_MAX_S, TIME_TEXT, parsed_time
 from streams.nats.answers import Put
 from streams.nats.wire_names import (
     CONTENT_TYPE,
@@ -20,6 +19,7 @@ from streams.nats.wire_names import (
     TRACESTATE,
 )
 from streams.reading.messages import CONTENT_TYPE_DEFAULT
+from streams.timed.timing import AHEAD_MAX_S, TIME_TEXT, parsed_time
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ def message_of(names: Names, event: NewEvent) -> EventMessage:
     if event.deliver_at:
         # It gets its number when it is due, so it must not be among the receiver's deliveries before.
         subject, stream = names.publish_event(event.tenant, event.type), names.events
-        headers[DELIVER_AT] = instant_text(event.deliver_at)
+        headers[DELIVER_AT] = exact_instant_text(event.deliver_at)
         if event.name:
             headers[ONLY_FOR] = event.name
     elif event.name:

@@ -4,18 +4,16 @@ JetStream drops both as duplicates, since it compares the message ids alone. The
 success: then an event that was to be rescheduled would never be delivered.
 """
 
-import math
-
 from actors.errors import Unavailable
 from angarium.access import Access
 from angarium.operations.events.message import NewEvent
 from angarium.operations.failures import OperationError
-from streams.later.entries import Cancelled, entry_in, id_hash
-from streams.later.terms import parsed_time
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.wire_names import DELIVER_AT
 from streams.routing.fanout import event_of_message
+from streams.timed.entries import Cancelled, due_second, entry_in, id_hash
+from streams.timed.timing import parsed_time
 
 OTHER_ID = "use another id, or wait two minutes"
 
@@ -39,7 +37,7 @@ async def _why_no_repeat(access: Access, event: NewEvent, position: int) -> str:
     second = _second(text)
     if second is None:
         return "an event with this id was published without a time"
-    if second != math.ceil(event.deliver_at):
+    if second != due_second(event.deliver_at):
         return f"an event with this id waits for another time, {text}, or was cancelled"
     if await _was_cancelled(access, stored, event.tenant, second):
         return "the event with this id was cancelled"
@@ -49,16 +47,18 @@ async def _why_no_repeat(access: Access, event: NewEvent, position: int) -> str:
 def _second(text: str) -> int | None:
     """The full second at which an event with this time becomes due; None without one."""
     at = parsed_time(text)
-    return None if at is None else math.ceil(at)
+    return None if at is None else due_second(at)
 
 
 async def _was_cancelled(access: Access, stored: StoredMessage, tenant: str, second: int) -> bool:
     """True if the entry of a stored event was cancelled; an event that is not routed yet has no entry."""
     js, names = access.js, access.names
-    pattern = names.later_subjects.tenant_entries(tenant, id_hash(event_of_message(names, stored).id))
+    pattern = names.later_subjects.due_in(
+        None, second, 1, tenant, id_hash(event_of_message(names, stored).id)
+    )
     places = map(names.later_subjects.place_or_none, await js.subjects(names.later, pattern))
     # A source is the position, or above it once the events have lost their end and were repaired.
-    own = [each for each in places if each and each.second == second and each.source >= stored.position]
+    own = [each for each in places if each and each.source >= stored.position]
     if not own:
         return False
     subject = names.later_subjects.entry(min(own, key=lambda each: each.source))

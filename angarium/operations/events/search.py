@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import assert_never
 
 from msgspec import Struct, field
 
@@ -24,6 +23,7 @@ from actors.times_as_text import instant_text
 from angarium import quantities
 from angarium.access import Access
 from angarium.operations.control_requests.inspection import StateDocument, inspect_receiver
+from angarium.operations.events.timed_traces import DueEvent, timed_traces
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health
@@ -32,8 +32,6 @@ from angarium.operations.routing_delays import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, LetterFilter
 from streams.erasing.erasures import Erasures
-from streams.later.entries import Cancelled, Entry, Taken
-from streams.later.listing import traces_of_event
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.observation.receiver_snapshots import receiver_snapshots
@@ -90,6 +88,7 @@ class EventSearch(Struct, frozen=True, kw_only=True):
 
     `stored`: a stream has the event, although it waits for no receiver. `unrouted`: it waits to be routed,
     as `why_none` says. `letter`: the number of the dead letter that it is. `erased`: one for each tenant.
+    `due`: the last events of the id whose time had come, if they had one.
     """
 
     waiting: list[WaitingDelivery]
@@ -99,6 +98,7 @@ class EventSearch(Struct, frozen=True, kw_only=True):
     unrouted: bool = False
     letter: int | None = None
     erased: list[ErasedEvent] = field(default_factory=list)
+    due: list[DueEvent] = field(default_factory=list)
 
     def why_unknown(self, event: str) -> str:
         """The beginning of the sentence that no receiver has the event; `why_none` is its end."""
@@ -195,9 +195,11 @@ async def search_event(
     found.sort(key=lambda each: each.receiver)
     tenants = [tenant] if tenant else sorted({tenant_of(each) for each in there})
     erased = await _erasures(access, event, tenants, notes)
+    timed = await timed_traces(access, event, among, notes)
     if found or recorded:
-        return EventSearch(waiting=found, why_none="", notes=notes, erased=[each.shown for each in erased])
-    none = await _why_none(access, event, among, why_unrecorded, notes)
+        shown = [each.shown for each in erased]
+        return EventSearch(waiting=found, why_none="", notes=notes, erased=shown, due=timed.due)
+    none = await _why_none(access, event, among, why_unrecorded, notes, timed.why_none)
     if not none.stored:
         erased = [each for each in erased if each.anything]
     why = none.why
@@ -206,7 +208,7 @@ async def search_event(
         why = "its erasure is under way" if at is None else f"it was erased at {at}"
     return EventSearch(
         waiting=[], why_none=why, notes=notes, stored=none.stored, unrouted=none.unrouted,
-        letter=none.letter, erased=[each.shown for each in erased],
+        letter=none.letter, erased=[each.shown for each in erased], due=timed.due,
     )  # fmt: skip
 
 
@@ -282,9 +284,17 @@ def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: flo
 
 
 async def _why_none(
-    access: Access, event: str, among: str, why_unrecorded: Callable[[float], str], notes: list[str]
+    access: Access,
+    event: str,
+    among: str,
+    why_unrecorded: Callable[[float], str],
+    notes: list[str],
+    why_timed: str,
 ) -> _Whereabouts:
-    """The reason why an event waits for no receiver; `notes` gets what may be the event under another id."""
+    """The reason why an event waits for no receiver; `notes` gets what may be the event under another id.
+
+    `why_timed`: the reason if the event has a time, or had one.
+    """
     js, names, letters = access.js, access.names, DeadLetters(access.js, access.names)
     seen, unread = 0, list[str]()
     async for page in letters.newest(LetterFilter(receivers=f"{among}.*"), await letters.end()):
@@ -300,19 +310,8 @@ async def _why_none(
         seen += page.seen
         if seen >= SEARCHED_MAX:
             break
-    was_cancelled = False
-    for trace in await traces_of_event(js, names, among, event):
-        match trace:
-            case Entry(deliver_at=at):
-                return _Whereabouts(f"it waits for its time, {at}")
-            case Cancelled():
-                was_cancelled = True  # Another event of this id may wait nevertheless.
-            case Taken():
-                pass
-            case _:
-                assert_never(trace)
-    if was_cancelled:
-        return _Whereabouts("it was cancelled before its time")
+    if why_timed:
+        return _Whereabouts(why_timed)
     if unread:
         which = " or ".join(unread)
         notes.append(

@@ -5,7 +5,7 @@ wins. What the present key has sealed is passed over: after a stop, the next run
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from angarium.access import Access
 from angarium.operations.failures import OperationError, operation
 from streams.bounded_gather import gather_bounded
 from streams.buckets.sealing_marker import is_sealing, mark_sealing
-from streams.buckets.stored_configurations import Unopened
+from streams.buckets.stored_configurations import KeysUsed, Unopened
 from streams.nats.retry import retry_for_command
 from streams.sealing.documents import UNENCRYPTED
 from streams.sealing.keys import Keys
@@ -81,13 +81,12 @@ async def rotate_key(access: Access, progress: Callable[[int, int], None]) -> Ke
 @operation
 async def key_use(access: Access) -> KeyUse:
     """The keys that secrets are sealed with."""
-    return await count_keys(access)
+    return await count_keys(access, await retry_for_command(access.configurations.key_uses))
 
 
-async def count_keys(access: Access) -> KeyUse:
+async def count_keys(access: Access, uses: Mapping[str, KeysUsed]) -> KeyUse:
     """Count the receivers by the keys that seal their secrets. Raises `Unavailable`."""
     receivers, unencrypted = Counter[str](), list[str]()
-    uses = await retry_for_command(access.configurations.key_uses)
     for name, use in uses.items():
         for key in use.keys:
             if key == UNENCRYPTED:

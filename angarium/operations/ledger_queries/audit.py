@@ -49,12 +49,16 @@ class Audit(Struct, frozen=True):
     ledger: LedgerLag
 
 
-class AuditedLimit(Struct, frozen=True):
-    """A rate that was in force from `at` on; null: before the audited period, or no limit."""
+class AuditedLimit(Struct, frozen=True, omit_defaults=True):
+    """A rate that was in force from `at` on; null: before the audited period, or no limit.
+
+    `others`: rates per second that hold as well, each with its burst.
+    """
 
     at: str | None
     per_second: float | None
     burst: int
+    others: tuple[tuple[float, int], ...] = ()
 
 
 class AuditedWindow(Struct, frozen=True):
@@ -150,7 +154,7 @@ def document(found: Audit) -> AuditDocument:
     """The audit as JSON."""
     return AuditDocument(
         found.receiver, found.verdict, found.since, found.until, found.attempts,
-        [AuditedLimit(text(each.at), each.per_second, each.burst) for each in found.limits],
+        [AuditedLimit(text(each.at), each.per_second, each.burst, each.others) for each in found.limits],
         [
             AuditedWindow(each.length_s, text(each.at), each.attempts, each.allowed, each.exceeded)
             for each in found.windows
@@ -168,7 +172,8 @@ def _limits_of(changes: list[RecordedChange], since: int, until: int, starts: li
     found = [LimitPeriod(0)]
     for each in changes:
         if each.kind == "rate_set" and each.at < until:
-            limit = LimitPeriod(each.at, each.detail.get("per_second"), each.detail.get("burst", 0))
+            others = tuple((other["per_second"], other["burst"]) for other in each.detail.get("others", ()))
+            limit = LimitPeriod(each.at, each.detail.get("per_second"), each.detail.get("burst", 0), others)
             found = [limit] if each.at <= since else [*found, limit]
     if (
         found[0] == LimitPeriod(0)

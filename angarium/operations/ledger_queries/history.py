@@ -256,7 +256,9 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
         case "missing", {"first": first, "last": last}:
             what = f"its events at {first} to {last} are gone from the stream"
         case "rate_set", {"per_second": rate, "burst": burst}:
-            what = f"rate {rate:g} a second, burst {burst}"
+            what = f"rate {_rate_text(rate, burst)}"
+            for each in detail.get("others", ()):
+                what += f", and {_rate_text(each['per_second'], each['burst'])}"
         case "rate_set", _:
             what = "no rate limit"
         case "transform_set", {"revision": revision}:
@@ -282,6 +284,10 @@ def _entry(change: RecordedChange, configurations: list[Configured]) -> _Entry:
         case kind, _:
             what = _WORDS.get(kind, kind) + lasted
     return change.at, change.kind, _with(detail, what), detail
+
+
+def _rate_text(per_second: float, burst: int) -> str:
+    return f"{per_second:g} a second, burst {burst}"
 
 
 def _outage(configurations: list[Configured], ended_at: int, since: int, failures: int) -> str:

@@ -54,7 +54,7 @@ def _policy(ledger: OpenLedger, configured: list[Configured], state: State) -> P
     if policy is None:
         return Policy(url=UNKNOWN_URL) if state.opened else None
     default = ledger.settings.rate
-    return replace(policy, rate=default) if policy.rate is None and default is not None else policy
+    return replace(policy, rates=(default,)) if not policy.rates and default is not None else policy
 
 
 def _about(policy: Policy | None, state: State) -> State:

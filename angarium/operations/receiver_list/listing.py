@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from actors.configuration.parsing import members_of, parse, rate_members
-from actors.configuration.policy import Policy
+from actors.configuration.policy import RATES_MAX, Policy
 from actors.errors import AngariumError, InvalidPolicy
 from actors.ids import check_tenant
 from actors.machine.scheduling.phases import Phase
@@ -320,6 +320,8 @@ def _url_without_query(url: object) -> str:
 
 
 def _rate(rate: Any) -> str:
+    if isinstance(rate, list):
+        return ", ".join(_rate(each) for each in rate[:RATES_MAX] if not isinstance(each, list)) or "?"
     members = rate_members(rate) if isinstance(rate, str) else rate
     match members:
         case {"limit": int() | float() as limit, **rest} if abs(limit) < RATE_MAX:

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from actors.configuration.filters.judging import Filter, FilterAnswer, FilterResult, decode_body
-from actors.configuration.filters.sending_rules import SendingRule
 from actors.machine.event import Event
 from streams.routing.selection.selection_totals import FailedFilter, SelectionTotals
+from streams.routing.selection.sending_rules import SendingRule
 
 STEPS_A_TURN = 20_000
 """Steps after which a selection continues only in its tenant's next turn."""

@@ -101,7 +101,7 @@ class SenderLoop:
         policy = Policy(url=f"http://127.0.0.1:{application.port}/hook", secrets=(secret,), **members)
         outcome = await self.sender.send(Attempt(
             receiver="acme.shop", policy=policy, event=event, sequence=number, ordinal=1,
-            may_start=lambda: True,
+            may_start=lambda: True, shapings=(),
         ))  # fmt: skip
         assert isinstance(outcome, Answered), outcome
         return outcome
@@ -114,7 +114,7 @@ class SenderLoop:
         policy = Policy(url=f"http://127.0.0.1:{application.port}/hook", **members)
         return await self.sender.send(Attempt(
             receiver="acme.shop", policy=policy, event=event, sequence=None, ordinal=1,
-            may_start=lambda: True, kind="handshake",
+            may_start=lambda: True, shapings=(), kind="handshake",
         ))  # fmt: skip
 
     async def end(self) -> None:

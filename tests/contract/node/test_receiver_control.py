@@ -3,6 +3,7 @@
 import asyncio
 
 import msgspec
+import pytest
 
 from angarium.node.app import joined_node
 from angarium.node.control_requests import ReceiverControl
@@ -15,13 +16,14 @@ from streams.fleet.members import FactKinds, Member
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from tests.contract.node.senders import NobodySends
+from tests.contract.node.senders import AnswersAll, NobodySends
 from tests.support.installation import SHARDS, node_settings, publish
 from tests.support.waiting import until, until_true
 
 UNKNOWN_NAMES = 10_000
 AT_ONCE = 200
 RECEIVER = "acme.billing"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 async def ask(handler: ReceiverControl, verb: str, receiver: str) -> Granted | Denied:
@@ -67,6 +69,32 @@ async def test_a_receiver_that_was_put_a_moment_ago_is_known_at_once(
         await until(lambda: len(node.owned) == SHARDS)
         await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
         assert isinstance(await ask(ReceiverControl(node), "inspect", RECEIVER), Granted)
+
+
+@pytest.mark.parametrize("verb", ["ping", "verify"])
+async def test_a_ping_or_verify_uses_the_configuration_that_was_put_a_moment_ago(
+    wire: Wire, js: JetStream, names: Names, verb: str
+) -> None:
+    """Otherwise a person who puts another URL and asks at once learns whether the old one answers."""
+    members: dict[str, object] = {"secrets": [SECRET], "handshake": "hmac" if verb == "verify" else "none"}
+
+    async def put(url: str) -> None:
+        await js.publish(names.receiver(RECEIVER), msgspec.json.encode({"url": url} | members))
+
+    await put("https://old.example")
+    sender = AnswersAll()
+    async with joined_node(wire, node_settings(names), SystemTime(), sender) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        handler = ReceiverControl(node)
+        assert isinstance(await ask(handler, "inspect", RECEIVER), Granted)
+        await node.context.configurations.stop()  # The node hears of changes late.
+        await put("https://new.example")
+        assert isinstance(await ask(handler, verb, RECEIVER), Granted)
+        await js.publish(names.receiver(RECEIVER), b"", {"KV-Operation": "DEL"})
+        removed = await ask(handler, verb, RECEIVER)
+        assert isinstance(removed, Denied)
+        assert removed.code == "unknown_receiver"
+    assert sender.urls == ["https://new.example"]
 
 
 async def test_an_eraser_learns_that_no_receiver_has_the_event(

@@ -22,6 +22,7 @@ from angarium.operations.installation.doctor.stored_secrets import check_secrets
 from angarium.operations.installation.key import KeyRotation, KeyUse, key_use, rotate_key
 from angarium.settings import Settings
 from streams.buckets.sealing_marker import is_sealing, mark_sealing
+from streams.buckets.stored_configurations import KeysUsed, StoredConfigurations
 from streams.nats.jetstream import JetStream
 from streams.sealing.keys import NO_KEYS, Keys
 from tests.contract.support.configurations import NAME, TOO_LARGE_SEALED, URL, Configurations
@@ -194,6 +195,25 @@ async def test_a_rotation_needs_a_key(bench: Sealing) -> None:
     assert isinstance(failure, NotDone)
     assert failure.sentence == "there is no key to seal with: give a key file (ANGARIUM_KEY_FILE)"
     assert not await is_sealing(bench.js, bench.names)
+
+
+async def test_the_doctor_reads_the_configurations_once(
+    bench: Sealing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large installation has as many megabytes of them as receivers in thousands."""
+    reads, read = list[str](), StoredConfigurations.key_uses
+
+    async def counted(configurations: StoredConfigurations) -> dict[str, KeysUsed]:
+        reads.append("all")
+        return await read(configurations)
+
+    monkeypatch.setattr(StoredConfigurations, "key_uses", counted)
+    bench.use(OLD)
+    await bench.store(FULL, "acme.sealed")
+    await bench.rotated()
+    bench.use(NO_KEYS)
+    (finding,) = await check_secrets(bench.to, ["acme.sealed"])
+    assert (finding.level, reads) == ("warning", ["all"])
 
 
 async def test_doctor_names_unencrypted_secrets_and_unopened_ones(bench: Sealing) -> None:

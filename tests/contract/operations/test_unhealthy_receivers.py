@@ -76,16 +76,16 @@ async def test_unhealthy_receivers_are_named_the_worst_first(js: JetStream, name
         "acme.paused is paused; 1 event waits, the oldest for 1h",
     ]
     assert [(each.remedy, each.command.removeprefix("angarium ")) for each in findings[1:]] == [
-        ("when it works again, resume it", "receiver resume acme.gone"),
+        ("resume it when it works again", "receiver resume acme.gone"),
         ("find the reason in its state", "inspect acme.unproven"),
         ("find the reason in its state", "inspect acme.offline"),
         ("find the reason in its state", "inspect acme.failing"),
-        ("the receiver asked for this pause; to end it now", "receiver resume acme.throttled"),
+        ("resume it to end the pause that it asked for", "receiver resume acme.throttled"),
         ("find in its state why it waits for our nodes", "inspect acme.behind"),
-        ("to end the pause, resume it", "receiver resume acme.paused"),
+        ("resume it to end the pause", "receiver resume acme.paused"),
     ]
     assert findings[1].sentence.endswith(
-        ": when it works again, resume it (angarium receiver resume acme.gone)"
+        ": resume it when it works again (angarium receiver resume acme.gone)"
     )
 
 
@@ -119,7 +119,7 @@ async def test_ten_of_many_are_named_and_all_are_counted(js: JetStream, names: N
     findings = await told(js, names)
     assert len(findings) == 11
     assert findings[0].text == "30 of 30 receivers are unhealthy (as of 0s ago): 30 disabled"
-    assert findings[0].sentence.endswith(": the worst are below (angarium receiver list)")
+    assert findings[0].sentence.endswith(": list them all (angarium receiver list)")
 
 
 async def test_a_receiver_that_has_caught_up_since_it_parked_is_healthy(js: JetStream, names: Names) -> None:
@@ -210,7 +210,7 @@ async def test_the_remedy_of_a_receiver_that_is_behind_fits_what_limits_it(
     recently = RecentCounts(RecentFlushes(js, names))
     recently.counts["acme.slow"] = counts
     snapshot = ReceiverSnapshot("acme.slow", 0, waits("acme.slow", NOW - HOUR))
-    policy = Policy(url="https://x.example/", rate=rate)
+    policy = Policy(url="https://x.example/", rates=(rate,) if rate else ())
     receiver = receivers.UnhealthyReceiver("behind", NOW - HOUR, phase, snapshot, policy)
     remedy = receivers.remedy_for(receiver, BacklogCount(9, NOW - HOUR), recently, NOW)
     assert ("rate" in remedy[0] + remedy[1]) == (limited_by == "rate")

@@ -15,7 +15,6 @@ from streams.buckets.known_configurations import (
     KnownConfigurations,
     letter_marks_of,
     receiver_finder,
-    sending_rules_of,
     subscriptions_of,
 )
 from streams.buckets.stored_configurations import StoredConfigurations
@@ -33,6 +32,7 @@ from streams.routing.lanes import CopySlots
 from streams.routing.node_routing import EventsByTenant, Routing, RoutingTotals
 from streams.routing.routed_events import RoutedEvent
 from streams.routing.router import Router
+from streams.routing.selection.sending_rules import sending_rules_of
 from tests.contract.support.faults import FaultyJetStream, misbehaving
 from tests.contract.support.servers import Server
 from tests.contract.support.shards import Clocks
@@ -71,6 +71,7 @@ class Owner:
         within_lease: bool = True,
         tenant_settings: SettingsByTenant = NO_SETTINGS,
         wall: Callable[[], float] = time.time,
+        copy_slots: int = 100,
     ) -> None:
         self.record = record or Record()
         self.js = js
@@ -88,7 +89,7 @@ class Owner:
         match = receiver_finder(self.configurations, subscriptions)
         freshness = Freshness(js, self.configurations.catch_up, self.clocks)
         self._routing = Routing(
-            match, freshness, CopySlots(100), asyncio.Semaphore(1), self.totals, tenant_settings,
+            match, freshness, CopySlots(copy_slots), asyncio.Semaphore(1), self.totals, tenant_settings,
             rules=sending_rules_of(self.configurations).by_receiver,
             subscribed_tenants=lambda: subscriptions.tenants, partitions=SHARDS,
             letter_mark=letter_marks_of(self.configurations),

@@ -66,6 +66,7 @@ class SenderAndReceiver:
             sequence=1,
             ordinal=1,
             may_start=lambda: True,
+            shapings=(),
         )
         outcome = await self._sender.send(attempt)
         assert isinstance(outcome, Answered | Failed)

@@ -397,7 +397,7 @@ def nodes_of(terminal: Terminal) -> list[str]:
     """Waits until the doctor finds all nodes, and returns its text about each."""
     done = terminal.run("doctor", "--json")
     findings = {each["subject"]: each["text"] for each in msgspec.json.decode(done.stdout)}
-    return findings["nodes"].split(", ") if done.returncode == 0 else [""]
+    return findings["nodes"].removeprefix("live nodes: ").split(", ") if done.returncode == 0 else [""]
 
 
 def test_nodes_share_the_shards_and_hand_them_over(terminal: Terminal) -> None:

@@ -125,7 +125,7 @@ def test_each_block_of_the_installation_works_in_its_order(tmp_path: Path) -> No
 
 
 def test_every_member_of_a_configuration_is_explained() -> None:
-    members = set(Policy.__struct_fields__) - {"retry", "offline"}
+    members = set(Policy.__struct_encode_fields__) - {"retry", "offline"}
     members |= {f"retry.{each}" for each in Retry.__struct_fields__}
     members |= {f"offline.{each}" for each in Offline.__struct_fields__}
     assert set(RECEIVERS.explained("A receiver's configuration")) == members

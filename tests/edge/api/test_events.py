@@ -1,6 +1,8 @@
 """An event over HTTP: its record in the ledger, where else it waits, and why no receiver gets it."""
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,6 +10,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from actors.times_as_text import instant_text
 from angarium.api.queries import event_searches
 from angarium.node.app import open_node
 from angarium.operations.events import search as event_search
@@ -15,7 +18,7 @@ from angarium.operations.failures import NotDone
 from angarium.settings import Settings
 from streams.erasing.erasures import Erasures, finished
 from streams.installation.partitions import partition_of
-from streams.nats.wire_names import EVENT_AGAIN, EVENT_ID
+from streams.nats.wire_names import DELIVER_AT, DUE, EVENT_AGAIN, EVENT_ID
 from streams.observation import unrouted_events
 from tests.edge.api.conftest import SHARDS, Api, problem
 from tests.support.installation import publish
@@ -76,6 +79,28 @@ async def test_an_event_that_waits_is_shown_with_its_place_and_why(
     assert [(each["receiver"], each["place"]) for each in told["waiting"]] == [("acme.slow", 2)]
     async with await api.client("other", ["read"]) as other:
         problem(await other.get("/v1/tenants/other/events/e9"), 404, "not-found")
+
+
+async def test_an_event_that_was_due_says_how_late_it_was(
+    api: Api, reader: httpx.AsyncClient, node: None
+) -> None:
+    await api.receiver("acme.shop", events=["timed"])
+    second = math.ceil(time.time()) + 1
+    headers = {EVENT_ID: "timed", DELIVER_AT: instant_text(second - 0.5)}
+    await api.js.publish(api.names.publish_event("acme", "timed"), b"{}", headers)
+
+    async def was_due() -> bool:
+        answer = await reader.get(f"{EVENTS}/timed")
+        return answer.status_code == 200 and bool(answer.json()["due"])
+
+    await until_true(was_due)
+    (due,) = (await found(reader, "timed"))["due"]
+    original, again = await api.stored(api.names.events)
+    assert (original.headers[DELIVER_AT], DUE in again.headers) == (headers[DELIVER_AT], True)
+    accepted_at = instant_text(again.stored_at)
+    late_s = round(again.stored_at - second, 3)
+    assert due == {"due_at": instant_text(second), "accepted_at": accepted_at, "late_s": late_s}
+    assert (await found(reader, "e1"))["due"] == []
 
 
 async def test_an_event_that_is_sent_again_waits_although_its_delivery_is_recorded(

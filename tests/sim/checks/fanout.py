@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from streams.installation.topology import Names
-from tests.sim.later.checks import Timed, TimedEvents
 from tests.sim.selection.checks import NOTHING, Wish, wish_of
 from tests.sim.server.streams.store import Stored
+from tests.sim.timed.checks import Timed, TimedEvents
 from tests.sim.world.world import World
 
 CHANGE_MAX_S = 1.0

@@ -26,11 +26,16 @@ class Rates:
 
     def excess(self) -> str:
         """Says in a sentence what is wrong; nothing if all is well."""
+        count = max((1 + len(limit.others) for _, limit in self.limits if limit), default=0)
+        return next(filter(None, (self._excess(index) for index in range(count))), "")
+
+    def _excess(self, index: int) -> str:
+        """Judges one of the limits that hold together."""
         force: RateLimit | None = None
         since = granted = 0.0
         least = float("inf")
         started = 0
-        for at, limit, is_start in self._in_order():
+        for at, limit, is_start in self._in_order(index):
             if force is None:
                 least = float("inf")
             else:
@@ -46,12 +51,18 @@ class Rates:
                     return f"{over:.3f} attempts too many at {at:.6f} s, under {force}"
         return ""
 
-    def _in_order(self) -> Iterator[tuple[float, RateLimit | None, bool]]:
+    def _in_order(self, index: int) -> Iterator[tuple[float, RateLimit | None, bool]]:
         changes: list[tuple[float, RateLimit | None, bool]] = [
-            (at, limit, False) for at, limit in self.limits
+            (at, _limit(limit, index), False) for at, limit in self.limits
         ]
         changes += [(at, None, True) for at in self.takes]
         yield from sorted(changes, key=lambda each: (each[0], each[2]))
+
+
+def _limit(limit: RateLimit | None, index: int) -> RateLimit | None:
+    """The limit with that index among those that hold together; None if there are fewer."""
+    limits = () if limit is None else (limit, *limit.others)
+    return limits[index] if index < len(limits) else None
 
 
 class RatesOfTenants:

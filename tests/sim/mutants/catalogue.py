@@ -54,7 +54,6 @@ from streams.reading import backlog
 from tests.sim.alerts.mutants import ALERT_MUTANTS
 from tests.sim.batches.mutants import BATCH_MUTANTS
 from tests.sim.handshakes.mutants import HANDSHAKE_MUTANTS
-from tests.sim.later.mutants import LATER_MUTANTS
 from tests.sim.mutants.backlogs import BACKLOG_MUTANTS
 from tests.sim.mutants.consumers import CONSUMER_MUTANTS
 from tests.sim.mutants.copies import COPY_MUTANTS
@@ -70,6 +69,7 @@ from tests.sim.scenarios import abort_and_disable, backlogs, rates, reading, wid
 from tests.sim.scenarios import numbering as numbers
 from tests.sim.scenarios.recovery import ownership
 from tests.sim.selection.mutants import SELECTION_MUTANTS
+from tests.sim.timed.mutants import TIMED_MUTANTS
 from tests.sim.transforms.mutants import TRANSFORM_MUTANTS
 
 # ---- acks and the floor
@@ -343,6 +343,11 @@ def _inherited_slow(found: Bucket, limit: RateLimit, *, unclean: Unclean | None,
     return bucket.inherit(found, limit, unclean=None if is_slow else unclean, **more)
 
 
+def _take_of_one_limit(kept: Bucket) -> Bucket | None:
+    left = bucket.take(kept)
+    return left and Bucket(left.tokens, left.at, left.epoch, kept.others)
+
+
 def _bucket_as_if_started(kept: Tokens, now: float, epoch: int) -> Bucket | None:
     if kept.bucket is None or kept.limit is None:
         return None
@@ -462,6 +467,8 @@ ALL = [
     Mutant("bucket-as-recorded", "after an unclean takeover the bucket is empty",
            ((actor, "inherit", _inherited),),
            rates.node_dies_after_a_burst),
+    Mutant("one-limit", "an attempt takes a token of each limit", ((tokens, "take", _take_of_one_limit),),
+           rates.two_limits_hold_together),
     Mutant("no-skew-gap", "time between owners is credited only beyond the clocks' skew",
            ((bucket, "CLOCK_SKEW_S", 0.0),)),
     Mutant("slow-unrecorded", "where tokens are slow to come, the attempt is recorded first",
@@ -483,6 +490,6 @@ ALL = [
 ALL += [
     *BACKLOG_MUTANTS, *COPY_MUTANTS, *PLACEMENT_MUTANTS, *CONSUMER_MUTANTS, *FLOODING_MUTANTS,
     *BATCH_MUTANTS, *RESENDING_MUTANTS, *LEADER_MUTANTS, *STORAGE_MUTANTS, *UNKNOWN_MUTANTS, *TAIL_MUTANTS,
-    *ALERT_MUTANTS, *HANDSHAKE_MUTANTS, *SELECTION_MUTANTS, *TRANSFORM_MUTANTS, *LATER_MUTANTS,
+    *ALERT_MUTANTS, *HANDSHAKE_MUTANTS, *SELECTION_MUTANTS, *TRANSFORM_MUTANTS, *TIMED_MUTANTS,
 ]  # fmt: skip
 BY_NAME = {mutant.name: mutant for mutant in ALL}

@@ -7,7 +7,6 @@ out (`tests.sim.mutants.catalogue` says which).
 from tests.sim.alerts import scenarios as alerts
 from tests.sim.batches import scenarios as batches
 from tests.sim.handshakes import scenarios as handshakes
-from tests.sim.later import scenarios as later
 from tests.sim.resending import scenarios as resending
 from tests.sim.scenarios import (
     abort_and_disable,
@@ -34,6 +33,7 @@ from tests.sim.scenarios.recovery import (
     tails,
 )
 from tests.sim.selection import scenarios as selection
+from tests.sim.timed import scenarios as timed
 from tests.sim.transforms import scenarios as transforms
 
 ALL = (
@@ -67,6 +67,7 @@ ALL = (
     eviction.memory_is_short_and_tenants_wait_for_tokens,
     eviction.more_tenants_wait_for_tokens_than_can_be_parked, rates.attempt_starts_long_after_its_record,
     rates.node_dies_after_a_ping, rates.node_dies_after_a_burst, rates.owner_key_is_deleted,
+    rates.two_limits_hold_together,
     rates.ping_takes_the_token_of_a_waiting_event, backlogs.receiver_is_put_again_at_once,
     backlogs.receiver_is_put_again_twice, backlogs.receiver_is_put_again_before_a_node_hears_of_it,
     backlogs.lagging_replica_answers_while_events_are_forgotten, backlogs.forgetting_is_lost,
@@ -106,10 +107,10 @@ ALL = (
     abort_and_disable.events_are_aborted, abort_and_disable.receiver_errs_and_asks_for_nothing_more,
     abort_and_disable.receiver_takes_an_event_and_asks_for_nothing_more, *resending.ALL, *alerts.ALL,
     *batches.ALL, *handshakes.ALL, *selection.ALL, *transforms.ALL,
-    later.owner_dies_before_it_has_stored_the_entry, later.owner_dies_when_the_entry_is_stored,
-    later.owner_dies_before_the_event_is_due, later.owner_dies_between_the_stub_and_the_copy,
-    later.due_event_arrives_after_the_next_owners, later.entry_arrives_after_the_event_was_routed,
-    later.event_is_cancelled_while_it_is_taken, later.owner_dies_after_it_stored_the_entry_late,
-    later.clock_is_set_back_from_an_empty_minute, later.clock_is_set_right_after_it_was_set_back,
-    later.leader_that_was_deposed_knows_no_entry, later.event_comes_while_the_one_before_it_is_taken,
+    timed.owner_dies_before_it_has_stored_the_entry, timed.owner_dies_when_the_entry_is_stored,
+    timed.owner_dies_before_the_event_is_due, timed.owner_dies_between_the_stub_and_the_copy,
+    timed.due_event_arrives_after_the_next_owners, timed.entry_arrives_after_the_event_was_routed,
+    timed.event_is_cancelled_while_it_is_taken, timed.owner_dies_after_it_stored_the_entry_late,
+    timed.clock_is_set_back_from_an_empty_minute, timed.clock_is_set_right_after_it_was_set_back,
+    timed.leader_that_was_deposed_knows_no_entry, timed.event_comes_while_the_one_before_it_is_taken,
 )  # fmt: skip

@@ -86,6 +86,16 @@ def node_dies_after_a_burst() -> None:
         stage.settle()
 
 
+def two_limits_hold_together() -> None:
+    """The slower of two limits lets a burst through, the faster one does not."""
+    with staged() as stage:
+        stage.put(rate=[{"limit": 30, "per": "minute", "burst": 10}, {"limit": 1, "burst": 2}])
+        stage.node()
+        stage.owner()
+        stage.publish(*old(10))
+        stage.settle()
+
+
 def ping_takes_the_token_of_a_waiting_event() -> None:
     """A ping takes the only token; by the time it is recorded, a token later has come for what waits."""
     with staged() as stage:

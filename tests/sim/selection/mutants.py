@@ -1,6 +1,5 @@
 """The rules of regions and filters, each taken out by itself."""
 
-from actors.configuration.filters.sending_rules import SendingRules
 from actors.configuration.policy import Policy
 from actors.machine import commands as c
 from actors.machine import facts as f
@@ -14,6 +13,7 @@ from streams.routing import routed_events
 from streams.routing.fanout import copy_headers
 from streams.routing.read_requests import WaitingEvent
 from streams.routing.selection.receiver_selection import ReceiverSelection
+from streams.routing.selection.sending_rules import SendingRules
 from streams.routing.tenants import Tenants
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.selection import scenarios

@@ -15,16 +15,16 @@ from actors.machine import facts as f
 from actors.machine.event import Event
 from actors.machine.numbering import Numbered
 from actors.machine.outcome import NotSent
-from actors.ports import Attempt, BatchAttempt
-from angarium.delivery.body_shaper import shape_bodies
-from angarium.delivery.shaping import shape
+from actors.ports import Attempt, BatchAttempt, EventShaping
+from angarium.delivery.shaping.body_shaper import shape_bodies
+from angarium.delivery.shaping.shape import shape
 
 
 class _Sent(Struct, frozen=True):
     """A body that was sent, and how it was shaped; None: not at all."""
 
     body: object
-    shaping: Shaping | None
+    shaping: EventShaping
 
 
 class Transforms:
@@ -81,7 +81,7 @@ class Transforms:
 
 def _repeated(event: Event, first: _Sent, policy: Policy) -> object:
     """The body of a later attempt: as the first was, with the present key; None: it must not be sent."""
-    if first.shaping is None or not first.shaping.transform.pseudonymize:
+    if not isinstance(first.shaping, Shaping) or not first.shaping.transform.pseudonymize:
         return first.body
     if policy.pseudonym_key is None:
         return None

@@ -15,7 +15,7 @@ from typing import Protocol
 from actors.machine.event import Event
 from actors.machine.outcome import ABORT, DISABLE, Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt, BatchAttempt
-from angarium.delivery.body_shaper import shape_bodies
+from angarium.delivery.shaping.body_shaper import shape_bodies
 from tests.sim.handshakes.answers import answer_to
 from tests.sim.world.process import EPOCH_S, Process
 from tests.sim.world.world import World

@@ -32,7 +32,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 UNPROVEN = Policy(url="https://a.example", handshake="cloudevents")
 POLICY = Policy(
     url="https://example.com/hook?token=hidden", secrets=(SECRET,), headers={"authorization": "hidden"},
-    rate=Rate(limit=30, per="minute", burst=4),
+    rates=(Rate(limit=30, per="minute", burst=4),),
 )  # fmt: skip
 RELAXED = Policy(url="https://a.example", order="relaxed")
 ENTRY = OpenEvent(sequence=3, position=9, id="e3", stored_at=NOW - 10, attempts=1, next_at=NOW + 1.5)

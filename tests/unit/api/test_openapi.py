@@ -13,7 +13,7 @@ from actors.configuration.policy import AlertSettings, BatchLimits, Offline, Old
 from actors.configuration.transform import Transform
 from actors.errors import InvalidName, InvalidPolicy
 from actors.ids import check_tenant, check_type, split_receiver
-from actors.machine.bucket import RateLimit
+from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.facts import AttemptFailed
 from actors.machine.outcome import Answered
 from actors.machine.scheduling.view import View
@@ -51,9 +51,9 @@ MEMBER_OF = {"AlertSettings": "alerts"}
 def test_every_member_is_described() -> None:
     structs = (Rate, BatchLimits, Retry, Offline, AlertSettings, OldSecret, CustomSignature, Transform)
     nested = {f"{each.__name__}.{name}" for each in structs for name in each.__struct_fields__}
-    assert {*DESCRIPTIONS} == {*Policy.__struct_fields__} | nested
+    assert {*DESCRIPTIONS} == {*Policy.__struct_encode_fields__} | nested
     for name in (CONFIGURATION, PATCH, SHOWN):
-        assert {*SCHEMAS[name]["properties"]} == {*Policy.__struct_fields__}
+        assert {*SCHEMAS[name]["properties"]} == {*Policy.__struct_encode_fields__}
 
 
 def test_the_bounds_of_the_description_hold() -> None:
@@ -122,11 +122,12 @@ def test_the_state_of_a_receiver_has_all_its_members_described() -> None:
     schemas = completed(routes().openapi_schema.to_schema())["components"]["schemas"]
     schema = schemas["ReceiverState"]
     last = AttemptFailed(receiver="acme.billing", events=(), at=1.0, attempt=1, status=503)
-    state = State(receiver="acme.billing", last=last, limit=RateLimit(10.0, 10))
+    limit, rates = RateLimit(1.0, 1, (RateLimit(10.0, 10),)), (Rate(limit=1), Rate(limit=10))
+    state = State(receiver="acme.billing", last=last, limit=limit, bucket=Bucket(1.0, 1.0, 1, (1.0,)))
     answer = Answered(status=503, headers=(("x-a", "b"),), body=b"no", latency_ms=1.0)
     head = Head(position=9, sequence=3, id="e3", stored_at=1.0)
     shown = inspect(
-        state, Policy(url=URL, rate=Rate(limit=10)), View(), 2.0, shard=7, node="n1",
+        state, Policy(url=URL, rates=rates), View(), 2.0, shard=7, node="n1",
         queued=1, backlog=1, head=head, last_answer=answer, problems=[],
     )  # fmt: skip
     assert {*shown} | {"health", "at", "recorded_at", "ledger"} == {*schema["properties"]}

@@ -77,12 +77,54 @@ def test_a_rate_may_be_a_text(text: str, rate: Rate, strict: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "rate", [10, True, [], "10", "10/fortnight", "ten/second", "10/second burst 5", "", "/s"]
+    "rate", [10, True, "10", "10/fortnight", "ten/second", "10/second burst 5", "", "/s"]
 )
 def test_an_invalid_rate_is_refused_with_an_example(rate: object) -> None:
     (problem,) = problems(rate=rate)
     assert problem.startswith("rate: ")
     assert problem.endswith('write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}')
+
+
+def test_several_rates_hold_together() -> None:
+    """A limit without a burst allows a tenth of it at once: one second's worth would hide the others."""
+    hourly = {"limit": 1000, "per": "hour", "burst": 40}
+    policy = parsed(rate=["10/second", {"limit": 500, "per": "minute"}, hourly])
+    assert policy.rates == (
+        Rate(limit=10, burst=10), Rate(limit=500, per="minute", burst=50),
+        Rate(limit=1000, per="hour", burst=40),
+    )  # fmt: skip
+    assert policy.rate == policy.rates[2], "the slowest"
+    assert parsed(rate=["10/second"]).rates == (Rate(limit=10),)
+    assert parsed(rate=["1000000/second", "1000000/hour"]).rates[1].burst_max == 100_000
+
+
+def test_a_margin_lowers_limit_and_burst() -> None:
+    rate = Rate(limit=10, burst=20, margin=0.9)
+    assert (rate.per_second, rate.burst_max) == (9, 18)
+    assert Rate(limit=0.5, margin=0.1).burst_max == 1
+    assert Rate(limit=10, margin=0.9).burst_max == 9
+
+
+@pytest.mark.parametrize(
+    ("rate", "problem"),
+    [
+        ([], "rate: has no limit in its list; write null for the default of the nodes"),
+        (["1/s"] * 5, "rate: has 5 limits, at most 4 are allowed; leave some out"),
+        (
+            ["1/s", "x"],
+            "rate[1]: 'x' is not a rate; write it as \"10/second\", or as "
+            '{"limit": 10, "per": "second", "burst": 20}',
+        ),
+        (["1/s", {"limit": 0}], "rate[1].limit: must be a number from 0.000001 to 1000000"),
+        ({"limit": 1, "margin": 2}, "rate.margin: must be a number from 0.1 to 1"),
+        (
+            ["1/s", {"limit": 1, "x": 1}],
+            "rate[1].x: unknown member; only burst, limit, margin or per can be here",
+        ),
+    ],
+)
+def test_each_limit_of_a_list_is_judged(rate: object, problem: str) -> None:
+    assert problems(rate=rate) == [problem]
 
 
 def test_a_long_text_is_not_a_rate_in_a_short_sentence() -> None:
@@ -217,9 +259,11 @@ def test_good_secrets_padded_or_not() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["webhook-id", "Webhook-X", "angarium-x", "Host", "Content-Length", "transfer-encoding", "TE"],
-)
+    ["webhook-id", "Webhook-X", "angarium-x", "Host", "Content-Length", "transfer-encoding", "TE",
+     "webhook_signature", "Angarium_Sequence", "transfer_encoding"],
+)  # fmt: skip
 def test_headers_that_are_ours(name: str) -> None:
+    """CGI, WSGI and others read an underscore as a hyphen."""
     assert problems(headers={name: "x"}) == [f"headers.{name}: set by Angarium itself; leave it out"]
 
 
@@ -230,6 +274,7 @@ def test_a_header_whose_value_is_not_text_is_named() -> None:
 @pytest.mark.parametrize(("name", "words"), [
     ("user-agent", "or by Angarium"), ("Content-Type", "or by Angarium"), ("traceparent", "or by Angarium"),
     ("Upgrade", "connection"), ("keep-alive", "connection"), ("expect", "connection"),
+    ("User_Agent", "or by Angarium"), ("keep_alive", "connection"),
 ])  # fmt: skip
 def test_headers_that_would_not_be_sent_are_refused_and_by_nodes_left_out(name: str, words: str) -> None:
     (problem,) = problems(headers={name: "x"})
@@ -319,10 +364,10 @@ def test_the_member_that_was_probably_meant_is_named() -> None:
 def test_a_node_reports_unknown_members_and_continues() -> None:
     raw = json.dumps({"url": URL, "colour": "red", "rate": {"limit": 1, "x": 1}, "labels": {}}).encode()
     policy, warnings = parse(raw, strict=False)
-    assert policy == Policy(url=URL, rate=Rate(limit=1))
+    assert policy == Policy(url=URL, rates=(Rate(limit=1),))
     assert warnings == [
         "colour: unknown member; check the spelling", "labels: reserved for a later version",
-        "rate.x: unknown member; only burst, limit or per can be here",
+        "rate.x: unknown member; only burst, limit, margin or per can be here",
     ]  # fmt: skip
     with pytest.raises(InvalidPolicy) as refused:
         parse(raw, strict=True)

@@ -210,6 +210,18 @@ def test_every_attempt_of_an_event_has_the_same_bytes(
     assert formatted(body_format, event, sequence) == formatted(body_format, again, sequence)
 
 
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/cloudevents+json", "Application/CloudEvents+JSON; charset=utf-8",
+     "application/cloudevents-batch+json", "application/cloudevents"],
+)  # fmt: skip
+def test_a_published_cloudevent_is_the_data_of_a_structured_one(content_type: str) -> None:
+    """In binary mode receivers would take its attributes for those of the event, numbers included."""
+    event = replace(EVENT, content_type=content_type)
+    assert formatted("cloudevents", event) == formatted("cloudevents-structured", event)
+    assert formatted("cloudevents", event).content_type == "application/cloudevents+json"
+
+
 @given(
     st.recursive(
         st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), st.lists, max_leaves=20

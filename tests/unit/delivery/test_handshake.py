@@ -6,9 +6,11 @@ import hmac
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from actors.configuration.policy import OldSecret, Policy, Rate
 from actors.machine.event import Event
@@ -71,7 +73,7 @@ class Receiver:
 def ask(receiver: Receiver, policy: Policy = HMAC, kind: Any = "handshake") -> Outcome:
     attempt = Attempt(
         receiver="acme.billing", policy=policy, event=EVENT, sequence=None, ordinal=1,
-        may_start=lambda: True, kind=kind,
+        may_start=lambda: True, shapings=(), kind=kind,
     )  # fmt: skip
     return asyncio.run(HttpSender(receiver, clock=lambda: NOW).send(attempt))
 
@@ -241,9 +243,19 @@ def test_a_handshake_of_cloudevents_asks_for_consent_and_for_the_configured_rate
     assert head.startswith(b"OPTIONS /hook HTTP/1.1\r\nhost: example.com\r\n")
     assert b"\r\nwebhook-request-origin: angarium\r\n" in head
     assert b"webhook-request-rate" not in head
-    asked = Policy(url=HMAC.url, handshake="cloudevents", rate=Rate(limit=2, per="second"))
+    asked = Policy(url=HMAC.url, handshake="cloudevents", rates=(Rate(limit=2, per="second"),))
     assert isinstance(ask(receiver, asked), Answered)
     assert receiver.given["webhook-request-rate"] == "120"
+
+
+@given(st.integers(1, 1_000_000), st.sampled_from(["minute", "hour"]))
+@example(123, "minute")
+@example(7380, "hour")
+def test_the_rate_that_is_asked_for_is_the_configured_one(limit: int, per: Literal["minute", "hour"]) -> None:
+    """A receiver may allow just what is asked for: one less would lower the configured rate."""
+    asked = question(Policy(url=HMAC.url, handshake="cloudevents", rates=(Rate(limit=limit, per=per),)))
+    per_minute = limit if per == "minute" else limit // 60
+    assert asked.lines == ((b"webhook-request-rate: %d" % per_minute,) if per_minute else ())
 
 
 def test_each_post_after_the_handshake_of_cloudevents_names_the_origin() -> None:
@@ -272,7 +284,7 @@ def test_the_origin_is_that_of_the_settings() -> None:
     for kind in ("handshake", "event"):
         attempt = Attempt(
             receiver="acme.billing", policy=CLOUDEVENTS, event=EVENT, sequence=None, ordinal=1,
-            may_start=lambda: True, kind=kind,
+            may_start=lambda: True, shapings=(), kind=kind,
         )  # fmt: skip
         assert isinstance(asyncio.run(sender.send(attempt)), Answered)
         assert receiver.given["webhook-request-origin"] == "events.example.com"
@@ -317,7 +329,7 @@ def test_the_request_of_a_handshake_has_the_bounds_of_an_attempt() -> None:
     slow = Policy(url=HMAC.url, secrets=(SECRET,), handshake="hmac", timeout_s=3.0)
     attempt = Attempt(
         receiver="acme.billing", policy=slow, event=EVENT, sequence=None, ordinal=1,
-        may_start=may_start, kind="handshake",
+        may_start=may_start, shapings=(), kind="handshake",
     )  # fmt: skip
     receiver.failure = Failure(kind=FailureKind.LEASE, detail="the lease expired", latency_s=0.0)
     asyncio.run(HttpSender(receiver, profile_names=lambda _: names).send(attempt))

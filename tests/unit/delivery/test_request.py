@@ -99,7 +99,13 @@ def sent(policy: Policy, published: dict[str, str]) -> Read | None:
     wire = Wire()
     event = messages.event_of(7, 1_700_000_000.0, published, BODY)
     attempt = Attempt(
-        receiver="acme.billing", policy=policy, event=event, sequence=41, ordinal=3, may_start=lambda: True
+        receiver="acme.billing",
+        policy=policy,
+        event=event,
+        sequence=41,
+        ordinal=3,
+        may_start=lambda: True,
+        shapings=(),
     )
     outcome = asyncio.run(HttpSender(wire).send(attempt))
     if isinstance(outcome, Failed):

@@ -69,6 +69,7 @@ class Post:
             "sequence": 41,
             "ordinal": 3,
             "may_start": lambda: True,
+            "shapings": (),
         }
         return asyncio.run(self.sender.send(Attempt(**(attempt | fields))))
 

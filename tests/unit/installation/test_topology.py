@@ -1,11 +1,14 @@
 """The installation as documented: its names, its subjects, and figures that fit one another."""
 
+from pathlib import Path
+
 import pytest
 
 from actors.configuration.parsing import DOCUMENT_MAX
 from streams.installation.topology import JOURNAL_AGE_S, Installation, Names, consumer_for_claim, streams
 
 SECOND = 1_000_000_000
+OPERATING = Path(__file__).parents[3] / "docs" / "operating.md"
 
 
 def by_name(installation: Installation) -> dict[str, dict[str, object]]:
@@ -104,6 +107,12 @@ def test_a_copy_fits_where_the_original_did() -> None:
 
 def test_the_bucket_takes_no_larger_configuration_than_a_node_reads() -> None:
     assert by_name(Installation())["KV_angarium_receivers"]["max_msg_size"] == DOCUMENT_MAX + 8192
+
+
+def test_an_operator_who_adds_replicas_is_told_how_many_streams_there_are() -> None:
+    names = [config["name"] for config in streams(Installation())]
+    assert (len(names), sum(name.startswith("KV_") for name in names)) == (9, 4)
+    assert "on all nine streams, including those of the four buckets" in OPERATING.read_text()
 
 
 def test_the_room_of_each_stream() -> None:

@@ -50,6 +50,15 @@ def test_an_audit_rests_as_long_as_it_works() -> None:
     assert time.perf_counter() - began > 1.6 * worked
 
 
+def test_each_of_several_limits_is_audited() -> None:
+    """Ten a second with a burst of 60 would allow it; two a second with a burst of 1 do not."""
+    both = [LimitPeriod(0, 10.0, 60, ((2.0, 1),))]
+    assert lengths(both) == [0.5, 1.0, 6.0]
+    found = busiest([0, 100, 200, 300], both, 1.0)
+    assert (found.attempts, found.allowed, found.exceeded) == (4, 3, 1)
+    assert busiest([0, 100, 200, 300], [LimitPeriod(0, 10.0, 60)], 1.0).exceeded == 0
+
+
 def test_without_a_limit_nothing_is_exceeded() -> None:
     found = busiest([1] * 1000, [LimitPeriod(0)], 1.0)
     assert (found.attempts, found.allowed, found.exceeded) == (1000, None, 0)

@@ -11,20 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.machine import bucket as bucket_module
-from actors.machine.bucket import Bucket, RateLimit, Unclean, inherit, next_token_at, refill, take
+from actors.machine.bucket import Bucket, RateLimit, Unclean, inherit, next_token_at, refill, take, with_limit
 from tests.unit.worlds.rate import RULES, PromiseBroken, RateWorld
 
 T0 = 1_700_000_000.0
 STEPS = 150
 
 RATES = st.sampled_from([1e-6, 1 / 3600, 0.1, 0.3, 1.0, 7.0, 100.0, 1e4])
-LIMITS = st.builds(RateLimit, RATES, st.integers(1, 50))
+BURSTS = st.integers(1, 50)
+OTHERS = st.lists(st.builds(RateLimit, RATES, BURSTS), max_size=2).map(tuple)
+LIMITS = st.builds(RateLimit, RATES, BURSTS, OTHERS)
 PAUSES = st.lists(st.floats(0, 30) | st.sampled_from([0.0, 0.1, 1.0]), min_size=1, max_size=60)
 
 
 @given(LIMITS, PAUSES)
 def test_no_window_holds_more_than_burst_and_rate_allow(limit: RateLimit, pauses: list[float]) -> None:
-    now, bucket = T0, Bucket(float(limit.burst), T0, 1)
+    now, bucket = T0, Bucket(float(limit.burst), T0, 1, tuple(float(each.burst) for each in limit.others))
     starts: list[float] = []
     for pause in pauses:
         now += pause
@@ -36,7 +38,8 @@ def test_no_window_holds_more_than_burst_and_rate_allow(limit: RateLimit, pauses
         assert 0 <= bucket.tokens <= limit.burst
     for i, first in enumerate(starts):
         for j, last in enumerate(starts[i:]):
-            assert j + 1 <= limit.burst + limit.per_second * (last - first) + 1e-6
+            for each in (limit, *limit.others):
+                assert j + 1 <= each.burst + each.per_second * (last - first) + 1e-6
 
 
 @given(LIMITS, st.floats(0, 0.999999999), st.floats(0, 1e6))
@@ -52,7 +55,8 @@ def test_a_token_is_there_when_it_was_said_to_come(limit: RateLimit, tokens: flo
 def test_a_token_comes_no_earlier_than_it_was_said_to(limit: RateLimit) -> None:
     bucket = Bucket(0.0, T0, 1)
     at = next_token_at(bucket, limit)
-    assert at - T0 == pytest.approx(1 / limit.per_second, abs=1e-5)
+    slowest = min(each.per_second for each in (limit, *limit.others))
+    assert at - T0 == pytest.approx(1 / slowest, abs=1e-5)
     assert take(refill(bucket, limit, T0 + (at - T0) * 0.99, 1)) is None
 
 
@@ -64,6 +68,23 @@ def test_a_clock_that_stands_still_or_steps_back_grants_nothing() -> None:
 
 def test_a_lower_burst_cuts_at_once() -> None:
     assert refill(Bucket(20.0, T0, 1), RateLimit(1.0, 3), T0, 1).tokens == 3
+
+
+def test_a_limit_that_is_added_begins_without_tokens() -> None:
+    """The receiver may have got attempts at the old rate until now."""
+    both = RateLimit(1.0, 60, (RateLimit(10.0, 20),))
+    added = with_limit(both, Bucket(5.0, T0, 1), at=T0, epoch=1, unused=False)
+    assert added == Bucket(5.0, T0, 1, (0.0,))
+    assert with_limit(both, None, at=T0, epoch=1, unused=True) == Bucket(60.0, T0, 1, (20.0,))
+    assert with_limit(both, None, at=T0, epoch=1, unused=False) == Bucket(0.0, T0, 1)
+
+
+def test_a_bucket_that_names_no_other_tokens_has_none() -> None:
+    """A node of an older version recorded it."""
+    both = RateLimit(1.0, 60, (RateLimit(10.0, 20),))
+    assert take(refill(Bucket(5.0, T0, 1), both, T0, 1)) is None
+    assert next_token_at(Bucket(5.0, T0, 1), both) == pytest.approx(T0 + 0.1, abs=1e-5)
+    assert take(refill(Bucket(5.0, T0, 1), both, T0 + 0.11, 1)) is not None
 
 
 @pytest.mark.parametrize(
@@ -139,9 +160,9 @@ def test_crashes_do_not_starve_a_slow_receiver(monkeypatch: pytest.MonkeyPatch) 
 
 
 SEEDS = {
-    "mono": 19, "gap": 146, "keep": 2, "empty": 111, "carry": 214, "slow_first": 0, "lease": 3,
+    "mono": 19, "gap": 146, "keep": 2, "empty": 136, "carry": 214, "slow_first": 0, "lease": 3,
     "ping_first": 26, "settle": 200, "clean": 136, "rate_fact": 66, "tombstone": 52, "set_aside": 37,
-    "lapse": 170,
+    "lapse": 170, "each": 32,
 }  # fmt: skip
 
 

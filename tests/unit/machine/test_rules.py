@@ -83,7 +83,11 @@ class CandidateEvent(Struct, frozen=True):
     def held(self) -> bool:
         state, failed = self.case.state, self.entry is not None and self.entry.next_at > NOW
         blocked = bool(self.policy.paused or state.disabled or failed or self.unproven)
-        return blocked or self.backs_off or self.throttled
+        return blocked or self.backs_off or self.throttled or self.waits_for_nodes
+
+    @property
+    def waits_for_nodes(self) -> bool:
+        return needs_newer_nodes(self.case.state, self.policy, self.case.view)
 
     @property
     def unproven(self) -> bool:
@@ -182,19 +186,22 @@ def adopts(state: State, policy: Policy, view: View) -> bool:
     return not view.policy_adopted or state.frontier.size != policy.dedup_window
 
 
+def needs_newer_nodes(state: State, policy: Policy, view: View) -> bool:
+    """True if a transform is to be adopted that an older node could not read."""
+    known = view.bounds.all_know_transforms or policy.transform is None
+    return adopts(state, policy, view) and not (view.in_flight or known)
+
+
 OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
     Rule.BURIAL: (
         lambda state, _, view: bool(state.burials) and not (view.burying or view.barrier_unconfirmed), s.Bury,
     ),
     Rule.OPENING: (lambda state, _, view: not state.opened, c.OpenReceiver),
     Rule.REMOVAL: (lambda state, _, view: view.removal_revision > state.removal, s.ConfirmReceiver),
-    Rule.OLDER_NODES_TRANSFORM: (
-        lambda state, policy, view: adopts(state, policy, view) and policy.transform is not None
-        and not (view.in_flight or view.bounds.all_know_transforms),
-        (),
-    ),
     Rule.ADOPTION: (
-        lambda state, policy, view: adopts(state, policy, view), c.Adopt,
+        lambda state, policy, view: adopts(state, policy, view)
+        and not needs_newer_nodes(state, policy, view),
+        c.Adopt,
     ),
     Rule.COUNTING: (
         lambda _, policy, view: not (view.cursor.is_counted or view.cursor.is_counting)
@@ -227,8 +234,9 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
         lambda turn: turn.unread and not (turn.over or turn.held or turn.lingers), s.ReadBacklog
     ),
     Rule.UNCONFIRMED: (lambda turn: turn.case.view.barrier_unconfirmed, ()),
-    Rule.RESTING: (lambda turn: not turn.there, ()),
     Rule.BURIALS_FULL: (lambda turn: turn.over and not turn.room, ()),
+    Rule.OLDER_NODES_TRANSFORM: (lambda turn: turn.waits_for_nodes, ()),
+    Rule.RESTING: (lambda turn: not turn.there, ()),
     Rule.DISABLED: (lambda turn: bool(turn.case.state.disabled), ()),
     Rule.PAUSED: (lambda turn: turn.policy.paused, ()),
     Rule.UNVERIFIED: (
@@ -262,6 +270,8 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
     Rule.POSTING: (lambda turn: True, (s.Post, s.PostBatch)),
 }  # fmt: skip
 HELD = {Rule.DISABLED, Rule.PAUSED, Rule.UNVERIFIED, Rule.THROTTLED, Rule.BACKING_OFF}
+DROPPING = HELD | {Rule.OLDER_NODES_TRANSFORM}
+"""The rules under which a receiver drops its waiting events from memory."""
 ACTS = {rule: acts for table in (OF_RECEIVER, OF_EVENT) for rule, (_, acts) in table.items()}
 
 
@@ -308,7 +318,7 @@ def first_that_holds(case: Case) -> set[Rule]:
 def acts(turn: CandidateEvent) -> bool:
     """True if something can be done about the event: if nothing else, it is dropped from memory."""
     rule = first(turn, besides=Rule.UNCONFIRMED)
-    return bool(ACTS[rule]) or (rule in HELD and turn.event is not None)
+    return bool(ACTS[rule]) or (rule in DROPPING and turn.event is not None)
 
 
 def first(turn: CandidateEvent, *, besides: Rule | None = None) -> Rule:
@@ -335,7 +345,7 @@ def drawn(random: Random) -> Case:
     limit = random.choice((None, None, RateLimit(2.0, 2), RateLimit(0.01, 1)))
     policy = Policy(
         url=URL, order=order, concurrency=3, paused=some(0.1), retry=Retry(max_age_s=AGE_S), backlog_max=1000,
-        rate=Rate(limit=2, burst=2) if limit else None, handshake="hmac" if some(0.3) else "none",
+        rates=(Rate(limit=2, burst=2),) if limit else (), handshake="hmac" if some(0.3) else "none",
         batch=random.choice(BATCHES), transform=DROP if some(0.3) else None,
     )  # fmt: skip
     known = Handshake(key=handshake_key(policy), next_at=NOW + 9) if some(0.5) else None

@@ -82,7 +82,7 @@ async def reading_ahead(
     """Reads ahead of a flood; all tenants are of its partition, unless a number of partitions is given."""
     with pytest.MonkeyPatch.context() as patch:
         if not partitions:
-            patch.setattr("streams.routing.ahead_reader.partition_of", lambda *_: PARTITION)
+            patch.setattr("streams.installation.partitions.partition_of", lambda *_: PARTITION)
         ahead = ReadingAhead(events, tenants, partitions)
         ahead.reader.start()
         ahead.fall_behind()

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from actors.configuration.filters.judging import Filter, FilterAnswer, decode_body, filter_of
-from actors.configuration.filters.sending_rules import SendingRule, SendingRules
 from actors.configuration.policy import Policy
 from streams.routing.selection import receiver_selection as module
 from streams.routing.selection.receiver_selection import ReceiverSelection
 from streams.routing.selection.selection_totals import FailedFilter, SelectionTotals
+from streams.routing.selection.sending_rules import SendingRule, SendingRules
 from tests.unit.worlds.values import event, policy
 
 BODY = b'{"total": 7}'

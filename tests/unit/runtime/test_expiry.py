@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from actors.configuration.policy import Policy, Retry
+from actors.configuration.transform import Transform
 from actors.errors import ControlDenied
 from actors.machine import facts as f
 from actors.machine.state import State
@@ -47,6 +48,22 @@ async def test_events_of_a_paused_receiver_expire_in_batches(order: str) -> None
     await world.until(lambda: not world.state.parked)
     assert len(world.journal.of(f.DeadLettered)) < 20
     assert len(world.journal.of(f.Buried)) < 20
+
+
+@pytest.mark.parametrize("order", ["strict", "relaxed"])
+@in_virtual_time
+async def test_events_expire_while_an_older_node_could_not_read_the_transform(order: str) -> None:
+    """The transform is recorded once that node is gone, though nothing else happens to the receiver."""
+    world = ShardWorld()
+    world.all_know_transforms = False
+    world.put(policy(transform=Transform(drop=("/a",)), retry=HOUR, order=order))
+    await parked(world, 1000)
+    await world.until(lambda: len(world.dead_letters.buried) == 1000, within_s=7200)
+    assert letters(world) == [(number, "expired") for number in range(1, 1001)]
+    assert not world.sender.made
+    await world.until(lambda: not world.state.parked)
+    world.all_know_transforms = True
+    await world.until(lambda: bool(world.journal.of(f.TransformSet)))
 
 
 @in_virtual_time

@@ -51,7 +51,7 @@ POLICY = Policy(
 
 
 ATTEMPT = Attempt(
-    receiver=RECEIVER, policy=POLICY, event=EVENT, sequence=3, ordinal=1, may_start=lambda: True
+    receiver=RECEIVER, policy=POLICY, event=EVENT, sequence=3, ordinal=1, may_start=lambda: True, shapings=()
 )
 
 
@@ -77,7 +77,7 @@ class Traced:
         """An attempt of these events, whose numbers are their positions."""
         attempt = BatchAttempt(
             receiver=RECEIVER, policy=POLICY, events=events, ordinal=ordinal, may_start=lambda: True,
-            sequences=tuple(each.position for each in events),
+            sequences=tuple(each.position for each in events), shapings=(),
         )  # fmt: skip
         return self.tracer.traceparent(attempt).decode()
 

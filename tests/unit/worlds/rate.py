@@ -7,8 +7,9 @@ late, passivated, idle for hours; rates change; events are given up, receivers r
 bucket becomes is decided by the product's own functions, on the state folded from the product's own facts.
 
 Checked in true time, at every start of an attempt: in any window at most the burst in force at its start plus
-the integral of the rate in force attempts start, where in force is what was recorded last. Each rule of RULES
-can be switched off; a seed that then breaks the promise shows what the rule is for.
+the integral of the rate in force attempts start, where in force is what was recorded last. If several limits
+hold, each keeps this from when it came into force. Each rule of RULES can be switched off; a seed that then
+breaks the promise shows what the rule is for.
 """
 
 from random import Random
@@ -41,6 +42,7 @@ from actors.machine.decide import decide, with_their_numbers
 from actors.machine.event import Event
 from actors.machine.evolve import evolve
 from actors.machine.facts import Fact, RateSet
+from actors.machine.handshake.proof import limit_in_force
 from actors.machine.outcome import Answered
 from actors.machine.state import State
 
@@ -60,6 +62,7 @@ RULES = {
     "tombstone": "a removed receiver keeps its bucket",
     "set_aside": "a token whose attempt is recorded first takes up room until the attempt starts",
     "lapse": "a recorded attempt starts soon, or needs another token",
+    "each": "an attempt takes a token of each limit that holds",
 }
 RATES = (
     Rate(limit=10, burst=20), Rate(limit=10, burst=1), Rate(limit=1, burst=60), Rate(limit=0.2, burst=20),
@@ -70,6 +73,14 @@ RATES = (
 
 class PromiseBroken(Exception):
     """More attempts started in some window than the promise allows."""
+
+
+class Judge:
+    """A limit in force: what it granted, and the least of burst + starts − grants of all windows."""
+
+    def __init__(self) -> None:
+        self.granted = 0.0
+        self.least = float("inf")
 
 
 class Owner:
@@ -93,6 +104,9 @@ class RateWorld:
 
     def __init__(self, seed: str, off: str = "") -> None:
         self.random = Random(seed)
+        # Apart from the other choices, so that a seed with a single rate goes on as it did without lists.
+        self.others = Random(f"{seed} rates")
+        self.counts = self.others.choice(((0,), (0,), (0, 1, 2)))
         self.off = off
         self.now = 0.0
         self.policy = self.draw_policy()
@@ -104,7 +118,8 @@ class RateWorld:
         self.skews = [self.draw_skew() for _ in range(3)]
         self.zombie: Owner | None = None
         self.in_force = RateLimit(0.0, 0)
-        self.granted, self.starts, self.least = 0.0, 0, float("inf")
+        self.starts = 0
+        self.judges = [Judge()]
         self.owner = self.claim()
 
     def run(self, steps: int) -> None:
@@ -112,14 +127,15 @@ class RateWorld:
             self.step()
 
     def draw_policy(self) -> Policy:
-        return Policy(url="https://example.com", rate=self.random.choice(RATES))
+        rates = (self.random.choice(RATES), *self.others.sample(RATES, self.others.choice(self.counts)))
+        return Policy(url="https://example.com", rates=rates)
 
     @property
     def limit(self) -> RateLimit:
         """The configured limit, in force or not."""
-        rate = self.policy.rate
-        assert rate is not None
-        return RateLimit(rate.per_second, rate.burst_max)
+        limit = limit_in_force(self.policy, None)
+        assert limit is not None
+        return limit
 
     def draw_skew(self) -> float:
         return self.random.uniform(-CLOCK_SKEW_S / 2, CLOCK_SKEW_S / 2)
@@ -127,15 +143,26 @@ class RateWorld:
     # ---- true time, and the promise
 
     def sleep(self, seconds: float) -> None:
-        self.granted += self.in_force.per_second * seconds
+        for judge, limit in zip(self.judges, self.limits_in_force, strict=True):
+            judge.granted += limit.per_second * seconds
         self.now += seconds
 
     def start(self) -> None:
-        """An attempt starts. `least`: over all windows, the least of burst + starts − grants before it."""
-        self.least = min(self.least, self.in_force.burst + self.starts - self.granted)
+        """An attempt starts."""
         self.starts += 1
-        if (excess := self.starts - self.granted - self.least) > 1e-6:
-            raise PromiseBroken(f"{excess:.2f} attempts too many at {self.now:.0f}, seconds since the start")
+        for judge, limit in zip(self.judges, self.limits_in_force, strict=True):
+            judge.least = min(judge.least, limit.burst + self.starts - 1 - judge.granted)
+            if (excess := self.starts - judge.granted - judge.least) > 1e-6:
+                raise PromiseBroken(f"{excess:.2f} attempts too many at {self.now:.0f} under {limit}")
+
+    @property
+    def limits_in_force(self) -> tuple[RateLimit, ...]:
+        return (self.in_force, *self.in_force.others)
+
+    def bring_into_force(self, limit: RateLimit) -> None:
+        """Another limit holds from now on: those of its limits that are new get a judge."""
+        self.in_force, count = limit, 1 + len(limit.others)
+        self.judges = (self.judges + [Judge() for _ in range(count)])[:count]
 
     # ---- ownership and journal
 
@@ -155,7 +182,7 @@ class RateWorld:
         for fact in owner.facts:
             self.state = evolve(self.state, fact)
             if isinstance(fact, RateSet) and fact.limit is not None:
-                self.in_force = fact.limit
+                self.bring_into_force(fact.limit)
         owner.facts.clear()
         self.stored = {each for each in self.stored if each > self.state.frontier.position}
         self.stored |= {each.position for each in self.state.open}
@@ -165,7 +192,7 @@ class RateWorld:
         state, unclean = self.state, owner.unclean
         if self.off == "rate_fact":
             state = replace(state, limit=self.limit)
-            self.in_force = self.limit
+            self.bring_into_force(self.limit)
         owner.state, owner.bucket, owner.waiting = state, state.bucket, set(self.stored)
         if state.limit is None or state.bucket is None:
             return
@@ -200,7 +227,8 @@ class RateWorld:
         if self.off == "rate_fact":
             # In the mutant's favour: it is not known what is in force without a record.
             old, new = self.in_force, self.limit
-            self.in_force = RateLimit(max(old.per_second, new.per_second), max(old.burst, new.burst))
+            highest = RateLimit(max(old.per_second, new.per_second), max(old.burst, new.burst))
+            self.bring_into_force(highest)
 
     # ---- what an owner does
 
@@ -212,7 +240,7 @@ class RateWorld:
         filled, state = self.filled(owner), owner.state
         if state is None or state.limit is None or filled is None or not (ping or owner.waiting):
             return False
-        left, slow = take(filled), state.limit.is_slow
+        left, slow = take(replace(filled, others=()) if self.off == "each" else filled), state.limit.is_slow
         first = self.off != "ping_first" if ping else slow and self.off != "slow_first"
         if left is None or (first and cut_off):
             return False
@@ -278,7 +306,7 @@ class RateWorld:
         assert owner.state is not None
         bucket, before = self.filled(owner), owner.state.limit
         if self.off == "rate_fact" and bucket is not None:
-            self.in_force = self.limit
+            self.bring_into_force(self.limit)
             owner.state = replace(owner.state, limit=self.limit)
             owner.bucket = replace(bucket, tokens=min(bucket.tokens, float(self.limit.burst)))
             return

@@ -21,6 +21,9 @@ URL = "https://example.com/hook"
 
 
 def policy(**members: Any) -> Policy:
+    """A configuration; `rate` stands for `rates` with that one alone."""
+    if (rate := members.pop("rate", None)) is not None:
+        members["rates"] = (rate,)
     return Policy(**({"url": URL} | members))
 
 

@@ -19,7 +19,7 @@ async def check_nodes(js: JetStream, installation: Installation) -> list[Finding
     if not members:
         return [*findings, problem("nodes", "no node is alive", "start one", "angarium node")]
     alive = ", ".join(f"{each.node} ({each.version})" for each in members)
-    findings.append(ok("nodes", f"these are alive: {alive}"))
+    findings.append(ok("nodes", f"live nodes: {alive}"))
     findings += _differences(members)
     return findings + await check_owners(js, installation, members)
 

@@ -1,6 +1,6 @@
 """Checks the stored secrets: whether they are sealed, with which keys, and whether these open them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import islice
 
 from msgspec.structs import replace
@@ -10,6 +10,7 @@ from angarium.access import Access
 from angarium.operations.installation.doctor.findings import READ_STATE, Finding, few, ok, problem, warning
 from angarium.operations.installation.key import KeyUse, count_keys
 from angarium.quantities import count_text
+from streams.buckets.stored_configurations import KeysUsed
 from streams.nats.retry import retry_for_command
 from streams.sealing.documents import UNENCRYPTED
 
@@ -26,16 +27,14 @@ async def check_secrets(access: Access, misconfigured: Collection[str] = ()) -> 
         access.keys()
     except BadInput as error:
         return [problem("secrets", str(error))]
-    use = await count_keys(access)
-    unusable = await _with_sealed_secrets(access, misconfigured) if use.present is None else []
+    uses = await retry_for_command(access.configurations.key_uses)
+    use = await count_keys(access, uses)
+    unusable = _with_sealed_secrets(uses, misconfigured) if use.present is None else []
     return [*_sealed(use, unusable), *_unencrypted(use), *_unopened(use)]
 
 
-async def _with_sealed_secrets(access: Access, receivers: Collection[str]) -> list[str]:
+def _with_sealed_secrets(uses: Mapping[str, KeysUsed], receivers: Collection[str]) -> list[str]:
     """The receivers among these whose secrets are sealed."""
-    if not receivers:
-        return []
-    uses = await retry_for_command(access.configurations.key_uses)
     return sorted(each for each in receivers if each in uses and {*uses[each].keys} - {UNENCRYPTED})
 
 

@@ -74,9 +74,10 @@ async def test_waiting_events_are_listed_page_by_page(api: Api) -> None:
     assert for_none.json()["detail"] == "receiver: write a name of 1 to 64 of A-Z a-z 0-9 _ -"
     assert [each["id"] for each in first["events"] + second["events"]] == ["first", "second"]
     assert (second["next_cursor"], for_one["events"]) == (None, first["events"])
-    assert first["events"][0] | {"deliver_at": ""} == {
-        "id": "first", "tenant": "acme", "type": "order.created", "deliver_at": "", "receiver": "billing",
-        "published_at": "2026-11-18T11:06:40.000Z", "bytes": 2,
+    assert first["events"][0]["due_at"] == first["events"][0]["deliver_at"]
+    assert first["events"][0] | {"deliver_at": "", "due_at": ""} == {
+        "id": "first", "tenant": "acme", "type": "order.created", "deliver_at": "", "due_at": "",
+        "receiver": "billing", "published_at": "2026-11-18T11:06:40.000Z", "bytes": 2,
     }  # fmt: skip
 
 
@@ -115,6 +116,19 @@ async def test_an_event_that_was_taken_is_not_cancelled(api: Api) -> None:
     assert isinstance(await api.js.publish(subject, b"", {TAKEN: "17"}), Stored)
     async with await api.client() as client:
         assert problem(await client.delete(f"{LATER}/order-7"), 409, "refused")
+
+
+async def test_a_repeat_is_recognised_whose_time_is_no_full_millisecond(api: Api) -> None:
+    """The event is due a second later than its time says without the microseconds."""
+    second = int(time.time()) + 60
+    headers = {DELIVER_AT: f"{instant_text(second)[:19]}.000001Z", "Angarium-Id": "R1"}
+    async with await api.client() as client:
+        answers = [await client.post(f"{EVENTS}/a", json={}, headers=headers) for _ in range(2)]
+        item = {"type": "a", "data": 1, "id": "R1", "deliver_at": headers[DELIVER_AT]}
+        batch = await client.post(EVENTS, json=[item])
+    assert [each.status_code for each in (*answers, batch)] == [202, 202, 202]
+    (stored,) = await api.stored(api.names.events)
+    assert stored.headers[DELIVER_AT] == headers[DELIVER_AT]
 
 
 async def test_a_repeat_for_another_time_is_refused(api: Api) -> None:

@@ -43,7 +43,7 @@ class BatchPost:
     def send_batch(self, *events: Event, numbers: Sequence[int] = (17, 19), **fields: Any) -> dict[str, str]:
         attempt: dict[str, Any] = {
             "receiver": "acme.billing", "policy": BATCHED, "events": events or EVENTS,
-            "sequences": tuple(numbers), "ordinal": 3, "may_start": lambda: True,
+            "sequences": tuple(numbers), "ordinal": 3, "may_start": lambda: True, "shapings": (),
         }  # fmt: skip
         sender = HttpSender(self, clock=lambda: 1614265330.9)
         asyncio.run(sender.send(BatchAttempt(**(attempt | fields))))

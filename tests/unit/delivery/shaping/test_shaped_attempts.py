@@ -10,18 +10,22 @@ import pytest
 from msgspec.structs import replace
 
 from actors.configuration.policy import BatchLimits, Policy
-from actors.configuration.transform import Shaping, Transform
+from actors.configuration.transform import Shaping, Transform, Unshapeable
 from actors.machine.event import Event
 from actors.machine.outcome import NotSent, Outcome
-from actors.ports import Attempt, BatchAttempt
-from angarium.delivery.body_shaper import BodyShaper
+from actors.ports import Attempt, BatchAttempt, EventShaping
 from angarium.delivery.http_exchange.transport import Failure, Request, Response
 from angarium.delivery.sender import HttpSender
+from angarium.delivery.shaping.body_shaper import BodyShaper
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 BODY = b'{"email": "a@example.com", "total": 1.0}'
 SHAPING = Shaping(Transform(drop=("/email",)), b"")
 SHAPED = b'{"total":1.0}'
+KEY = b"k" * 32
+PSEUDONYMS = Shaping(Transform(pseudonymize=("/email",)), KEY)
+GONE = Unshapeable("its transform is gone")
+NO_KEY = Shaping(Transform(drop=("/total",), pseudonymize=("/email",)), b"")
 OK = Response(status=200, headers=(), body=b"", latency_s=0.01, size=0)
 
 
@@ -50,13 +54,13 @@ class Sending:
         self.policy = Policy(url="https://example.com/hook", secrets=(SECRET,), **members)
         self._sender = HttpSender(self.wire, clock=lambda: 0.0)
 
-    async def send(self, one: Event, shaping: Shaping | None = SHAPING) -> Outcome:
+    async def send(self, one: Event, shaping: EventShaping = SHAPING) -> Outcome:
         return await self._sender.send(Attempt(
             receiver="acme.a", policy=self.policy, event=one, sequence=1, ordinal=1,
             may_start=lambda: True, shapings=(shaping,),
         ))  # fmt: skip
 
-    async def send_batch(self, *pairs: tuple[Event, Shaping | None]) -> Outcome:
+    async def send_batch(self, *pairs: tuple[Event, EventShaping]) -> Outcome:
         return await self._sender.send(BatchAttempt(
             receiver="acme.a", policy=self.policy, events=tuple(one for one, _ in pairs),
             sequences=tuple(range(1, len(pairs) + 1)), ordinal=1, may_start=lambda: True,
@@ -107,9 +111,9 @@ async def test_each_event_of_a_batch_has_its_own_shape() -> None:
 
 
 async def test_the_region_of_the_event_is_in_its_pseudonyms() -> None:
-    sending, shaping = Sending(), Shaping(Transform(pseudonymize=("/email",)), b"k" * 32)
+    sending = Sending()
     for region in ("", "eu", "us"):
-        await sending.send(event(region=region), shaping)
+        await sending.send(event(region=region), PSEUDONYMS)
     assert len({json.loads(each.body)["email"] for each in sending.wire.requests}) == 3
 
 
@@ -119,6 +123,32 @@ async def test_nothing_is_sent_if_one_body_cannot_be_shaped() -> None:
     assert isinstance(found, NotSent)
     assert found.unshapeable == (2,)
     assert not sending.wire.requests
+
+
+@pytest.mark.parametrize("shaping", [GONE, NO_KEY], ids=["transform", "key"])
+async def test_no_original_is_sent_for_want_of_a_transform_or_a_key(shaping: EventShaping) -> None:
+    """The machine gives such an event up before; this is the last place at which it can be held back."""
+    alone, together = Sending(), Sending(batch=BatchLimits())
+    for found in (
+        await alone.send(event(2), shaping),
+        await alone.send(event(2, LARGE), shaping),
+        await together.send_batch((event(1), SHAPING), (event(2), shaping), (event(3), None)),
+        await together.send_batch((event(1, LARGE), SHAPING), (event(2, LARGE), shaping)),
+    ):
+        assert isinstance(found, NotSent)
+        assert found.unshapeable == (2,)
+    assert not alone.wire.requests
+    assert not together.wire.requests
+
+
+async def test_an_attempt_has_to_say_how_its_bodies_are_shaped() -> None:
+    """An attempt that forgets it would send the originals."""
+    members: dict[str, Any] = {"receiver": "acme.a", "policy": Sending().policy, "ordinal": 1}
+    members["may_start"] = lambda: True
+    with pytest.raises(TypeError, match="shapings"):
+        Attempt(**members, event=event(), sequence=1)
+    with pytest.raises(TypeError, match="shapings"):
+        BatchAttempt(**members, events=(event(),), sequences=(1,))
 
 
 LARGE = json.dumps({"email": "x", "items": ["x" * 10] * 20_000}).encode()
@@ -185,7 +215,7 @@ async def test_the_events_of_a_batch_keep_their_order_in_all_turns() -> None:
 ], ids=["events", "values", "objects", "arrays", "bytes", "pointers", "lists"])  # fmt: skip
 async def test_a_heavy_batch_is_shaped_in_a_thread(body: bytes, count: int, transform: Transform) -> None:
     """Small bodies were once shaped in the loop, whatever they had in them: 256 of them took 100 ms."""
-    heavy, light = batch("heavy.a", body, count, Shaping(transform, b"")), batch("light.a", BODY, 1)
+    heavy, light = batch("heavy.a", body, count, Shaping(transform, KEY)), batch("light.a", BODY, 1)
     assert await order_of(heavy, light) == ["light.a", "heavy.a"]
 
 

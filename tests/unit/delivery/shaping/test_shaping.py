@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.configuration.transform import Shaping, Transform
+from actors.configuration.transform import Shaping, Transform, Unshapeable
 from actors.json_depth import BODY_LEVELS_MAX
-from angarium.delivery.shaping import Unshapeable, shape
+from angarium.delivery.shaping.shape import shape
 
 KEY = bytes(range(32))
 OTHER_KEY = bytes(range(1, 33))
@@ -173,6 +173,15 @@ def test_the_steps_of_a_body_are_bounded(body: bytes, lists: dict[str, Any]) -> 
     """Nothing can stop the thread in which a body is shaped, and everybody else waits for it."""
     found = shape(body, "", Shaping(Transform(**lists), KEY))
     assert found == Unshapeable("its transform names too many places in it: more than 300000 steps")
+
+
+def test_a_body_has_so_many_pseudonyms_at_most_and_grows_by_290_kb() -> None:
+    """The documentation names both figures."""
+    most, transform = array(b"1", 9365), Transform(pseudonymize=("/*",))
+    found = shape(most, "", Shaping(transform, KEY))
+    assert isinstance(found, bytes)
+    assert 290_000 < len(found) - len(most) < 291_000
+    assert isinstance(shape(array(b"1", 9366), "", Shaping(transform, KEY)), Unshapeable)
 
 
 @pytest.mark.parametrize("lists", [
@@ -353,7 +362,7 @@ def test_another_process_makes_the_same_bytes() -> None:
     body = '{"b": {"x": 1, "a": [2.0]}, "a": 1e5, "c": "d"}'
     program = (
         "from actors.configuration.transform import Shaping, Transform\n"
-        "from angarium.delivery.shaping import shape\n"
+        "from angarium.delivery.shaping.shape import shape\n"
         f"print(shape({body.encode()!r}, 'eu', Shaping(Transform(drop=('/c',), pseudonymize=('/b', '/a')), "
         f"{KEY!r})).decode())"
     )

@@ -6,12 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from actors.configuration.policy import BatchLimits
-from actors.configuration.transform import Transform, shaping_of
+from actors.configuration.transform import Transform, Unshapeable, shaping_of
 from actors.machine import commands as c
 from actors.machine import facts as f
+from actors.machine.event import Event
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.state import BURIALS_MAX, TRANSFORMS_MAX, as_numbered
+from actors.ports import EventShaping
 from actors.runtime.live_state import LiveState
 from tests.unit.machine.transforms.receiver import DROP, KEY, OTHER_KEY, PSEUDONYMS, Receiver
 from tests.unit.worlds.values import NOW, answer, event, policy
@@ -35,6 +37,13 @@ def after_nine_transforms() -> Receiver:
         actor.has(Transform(drop=(f"/{position}",)))
         actor.fails(event(position))
     return actor
+
+
+def shapings(actor: Receiver, *events: Event) -> tuple[EventShaping, ...]:
+    """The shapings of these events in an attempt."""
+    live = LiveState("acme.billing", environment=None)  # type: ignore[arg-type]
+    live.state = actor.state
+    return live.shapings(events, actor.policy or policy())
 
 
 def given_up(actor: Receiver) -> f.DeadLettered:
@@ -68,6 +77,26 @@ def test_an_event_whose_pointers_are_gone_is_given_up_if_no_transform_is_in_forc
     assert not isinstance(actor.step(head=event(99)), c.GiveUpEvents)
 
 
+def test_an_attempt_has_no_original_of_an_event_whose_transform_is_gone() -> None:
+    """The machine makes no such attempt; if it did, nothing would be sent."""
+    gone, present = Unshapeable("its transform is gone"), Transform(drop=("/z",))
+    actor = after_nine_transforms()
+    assert shapings(actor, event(1)) == (shaping_of(Transform(drop=("/9",)), KEY),)
+    actor.has(None)
+    assert shapings(actor, event(1), event(99)) == (gone, None)
+    actor.state = replace(actor.state, transforms=())
+    assert shapings(actor, event(1), event(99)) == (gone, None)
+    actor.has(present)
+    actor.state = replace(actor.state, transforms=())
+    assert shapings(actor, event(99)) == (gone,)
+
+
+def test_an_attempt_has_no_pseudonyms_without_a_key() -> None:
+    actor = tried_under(PSEUDONYMS)
+    actor.has(DROP, None)
+    assert shapings(actor, event(1)) == (Unshapeable("its transform is gone"),)
+
+
 def test_a_dead_letter_keeps_the_mark_of_a_transform_that_is_gone() -> None:
     """The mark hides the body, whatever the event is given up for."""
     actor = tried_under(PSEUDONYMS)
@@ -92,9 +121,7 @@ def test_an_event_that_cannot_be_shaped_is_given_up_before_its_turn() -> None:
 def test_a_replaced_key_leaves_the_pointers_of_an_event(present: Transform | None) -> None:
     actor = tried_under(BOTH)
     actor.has(present, OTHER_KEY)
-    live = LiveState("acme.billing", environment=None)  # type: ignore[arg-type]
-    live.state, live.policy = actor.state, actor.policy
-    assert live.shapings([event(1)], actor.policy or policy()) == (shaping_of(BOTH, OTHER_KEY),)
+    assert shapings(actor, event(1)) == (shaping_of(BOTH, OTHER_KEY),)
     number = actor.fails(event(1)).events[0]
     assert (number.transform, number.transform_gone) == (11, 11)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from actors.configuration.transform import (
     TRANSFORM_BYTES_MAX,
@@ -20,6 +21,7 @@ from actors.machine.evolve import evolve
 from actors.machine.numbering import with_number
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
+from actors.machine.scheduling.unverified import OLDER_NODES_EVERY_S
 from actors.machine.scheduling.view import Cutoff, NoBounds, View
 from actors.machine.state import (
     BURIALS_MAX,
@@ -252,3 +254,64 @@ def test_a_transform_waits_for_nodes_that_would_send_the_original() -> None:
     assert isinstance(actor.step(policy_adopted=False), c.Adopt)
     actor.has(DROP, None)
     assert isinstance(actor.step(policy_adopted=False, bounds=older), c.Adopt)
+
+
+OLDER = NoBounds(all_know_transforms=False)
+
+
+def waiting_for_nodes(order: Any = "strict", **members: Any) -> Actor:
+    """A receiver whose transform cannot be recorded yet."""
+    actor = Actor(policy(order=order, **members))
+    actor.policy = policy(order=order, transform=DROP, **members)
+    return actor
+
+
+@pytest.mark.parametrize("order", ["strict", "relaxed"])
+def test_an_event_is_given_up_in_time_while_its_transform_waits_for_nodes(order: Any) -> None:
+    actor, given = waiting_for_nodes(order), event(1)
+    expires_at = given.stored_at + policy().retry.max_age_s
+    for now, is_due in ((expires_at - 1, False), (expires_at, True)):
+        step = actor.step(now, head=given, policy_adopted=False, bounds=OLDER)
+        assert isinstance(step, c.GiveUpEvents) == is_due, step
+    assert isinstance(step, c.GiveUpEvents)
+    assert (step.reason, [each.transform for each in step.events]) == ("expired", [0])
+    assert isinstance(actor.do(step)[0], f.DeadLettered)
+
+
+def test_an_open_event_is_given_up_in_time_while_a_transform_waits_for_nodes() -> None:
+    actor = waiting_for_nodes()
+    actor.ends(event(1), answer(500))
+    step = actor.step(NOW + 1e7, policy_adopted=False, bounds=OLDER)
+    assert isinstance(step, c.GiveUpEvents)
+    assert (step.reason, [each.position for each in step.events]) == ("expired", [1])
+
+
+def test_events_in_the_stream_expire_while_a_transform_waits_for_nodes() -> None:
+    """The receiver wakes for the oldest of them, and looks for older nodes more often than that."""
+    actor = waiting_for_nodes()
+    actor.state = replace(actor.state, parked=True, waiting_since=NOW)
+    expires_at = NOW + policy().retry.max_age_s
+    found = [
+        actor.step(now, policy_adopted=False, bounds=OLDER, seen_to=9)
+        for now in (expires_at - 99, expires_at - 1, expires_at)
+    ]
+    assert found == [
+        s.WaitUntil(expires_at - 99 + OLDER_NODES_EVERY_S, Rule.OLDER_NODES_TRANSFORM),
+        s.WaitUntil(expires_at, Rule.OLDER_NODES_TRANSFORM),
+        s.ReadBacklog(0),
+    ]
+
+
+def test_a_backlog_overflows_while_a_transform_waits_for_nodes() -> None:
+    actor = waiting_for_nodes(backlog_max=1)
+    waiting = tuple(event(position) for position in range(1, 4))
+    step = actor.step(NOW, waiting=waiting, policy_adopted=False, bounds=OLDER, overflowed_at=NOW - 99)
+    assert isinstance(step, c.GiveUpEvents)
+    assert (step.reason, [each.position for each in step.events]) == ("overflow", [1, 2])
+
+
+def test_a_duplicate_is_dropped_while_a_transform_waits_for_nodes() -> None:
+    """The duplicate would stay the oldest event, and none behind it would be given up."""
+    actor = waiting_for_nodes()
+    actor.ends(event(1), answer(200))
+    assert actor.step(head=event(1), policy_adopted=False, bounds=OLDER) == c.DropDuplicate(event(1))

@@ -10,7 +10,7 @@ from actors.machine import facts as f
 from actors.machine.outcome import NotSent
 from actors.ports import Attempt, BatchAttempt
 from actors.runtime.operator_actions.skip import skip
-from angarium.delivery.body_shaper import shape_bodies
+from angarium.delivery.shaping.body_shaper import shape_bodies
 from tests.unit.worlds.shard import ShardWorld
 from tests.unit.worlds.values import answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time

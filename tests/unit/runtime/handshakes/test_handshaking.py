@@ -328,9 +328,24 @@ async def test_a_second_verify_is_refused_while_a_handshake_is_under_way() -> No
     await world.until(lambda: actor.adopted_policy is not None)
     checking = asyncio.get_running_loop().create_task(verify(actor))
     await world.until(lambda: bool(world.sender.made))
-    with pytest.raises(ControlDenied, match="not ready"):
+    with pytest.raises(ControlDenied, match="is working at this moment"):
         await verify(actor)
     await checking
+
+
+@in_virtual_time
+async def test_verify_is_refused_if_the_configuration_was_changed_meanwhile() -> None:
+    """The outcome of such a handshake does not count, so its answer must not say that it does."""
+    world = strict(**ASKS)
+    world.sender.latency_s = 5.0
+    actor = await world.host.residents.when_loaded(RECEIVER)
+    await world.until(lambda: actor.adopted_policy is not None)
+    checking = asyncio.get_running_loop().create_task(verify(actor))
+    await world.until(lambda: bool(world.sender.made))
+    world.put(policy(handshake="hmac", secrets=(OTHER,)))
+    with pytest.raises(ControlDenied, match="was changed during the handshake"):
+        await checking
+    assert not world.journal.of(f.HandshakeSucceeded)
 
 
 @in_virtual_time

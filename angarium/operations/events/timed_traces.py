@@ -1,0 +1,70 @@
+"""The traces of an event with a time: whether it waits, was cancelled or was due, and how late."""
+
+from collections import deque
+from typing import assert_never
+
+from msgspec import Struct
+
+from actors.times_as_text import instant_text
+from angarium.access import Access
+from streams.nats.wire_names import DUE
+from streams.timed.entries import Cancelled, Entry, Taken
+from streams.timed.listing import Trace, traces_of_event
+
+TRACES_MAX = 10_000
+"""Traces of one event that are read."""
+DUE_SHOWN_MAX = 10
+"""Due events of one id that are shown: the last ones."""
+
+
+class DueEvent(Struct, frozen=True, kw_only=True):
+    """An event whose time has come.
+
+    - `accepted_at`: when it took its place among the events. `late_s`: seconds from `due_at` until then.
+    """
+
+    tenant: str
+    due_at: str
+    accepted_at: str
+    late_s: float
+
+
+class TimedTraces(Struct, frozen=True, kw_only=True):
+    """The traces of an event; `why_none` says that it waits or was cancelled, if so."""
+
+    why_none: str
+    due: list[DueEvent]
+
+
+async def timed_traces(access: Access, event: str, among: str, notes: list[str]) -> TimedTraces:
+    """Read the traces of an event. Stubs are kept for 8 days; what was due before has none."""
+    waits, was_cancelled, count = "", False, 0
+    taken = deque[tuple[Trace, int]](maxlen=DUE_SHOWN_MAX)
+    async for trace in traces_of_event(access.js, access.names, among, event):
+        match trace.what:
+            case Entry(deliver_at=at):
+                waits = waits or f"it waits for its time, {at}"
+            case Cancelled():
+                was_cancelled = True  # Another event of this id may wait nevertheless.
+            case Taken(position):
+                taken.append((trace, position))
+            case _:
+                assert_never(trace.what)
+        if (count := count + 1) == TRACES_MAX:
+            notes.append(f"it had a time more than {TRACES_MAX} times; only those were searched")
+            break
+    due = [await _due_event(access, trace, position) for trace, position in taken]
+    return TimedTraces(why_none=waits or "it was cancelled before its time" * was_cancelled, due=due)
+
+
+async def _due_event(access: Access, trace: Trace, position: int) -> DueEvent:
+    """The due event at a position that took the entry; if it is gone, the stub says when it was taken."""
+    js, names = access.js, access.names
+    place, accepted_at = names.later_subjects.place(trace.subject), trace.stored_at
+    message = await js.message(names.events, position)
+    if message is not None and message.headers.get(DUE) == f"{place.second}.{place.source}":
+        accepted_at = message.stored_at
+    return DueEvent(
+        tenant=place.tenant, due_at=instant_text(place.second), accepted_at=instant_text(accepted_at),
+        late_s=round(max(0.0, accepted_at - place.second), 3),
+    )  # fmt: skip

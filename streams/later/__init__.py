@@ -1,4 +1,0 @@
-"""Events that wait for their time: stored as entries, opened when due, taken once.
-
-Read `docs/decisions/delivery-at-a-time.md` first, then `entries` and `opener`.
-"""

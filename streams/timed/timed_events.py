@@ -1,0 +1,116 @@
+"""The timed events of one partition, as its router sees them: stored, opened, taken."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import assert_never
+
+from actors.errors import Unavailable
+from actors.machine.event import Event
+from streams.installation.later_subjects import EntryPlace
+from streams.installation.topology import Names
+from streams.nats.answers import Answer, Refused, Stored, Unanswered
+from streams.nats.errors import ApiError
+from streams.nats.jetstream import JetStream
+from streams.nats.retry import GatheredReasonLog, Pauses
+from streams.nats.wire_names import MESSAGE_TOO_LARGE, WRONG_LAST_SEQUENCE
+from streams.tasks import on_defect
+from streams.timed.entries import Taking, entry_put, events_age_s, judged, place_of, place_of_due, take
+from streams.timed.opener import Opener
+from streams.timed.room import EntryRoom
+
+LANE = "_timed"
+"""The lane of a tenant's events that are stored until their time; no receiver has such a name."""
+TOO_LARGE = "the event is too large to wait for its time"
+
+log = logging.getLogger(__name__)
+
+
+class TimedEvents:
+    """The timed events of a partition, under one claim. `opener`: that of the partition, unstarted."""
+
+    def __init__(
+        self, js: JetStream, names: Names, partition: int, opener: Opener, on_broken: Callable[[str], None]
+    ) -> None:
+        self._js = js
+        self._names = names
+        self._partition = partition
+        self._on_broken = on_broken
+        self._taking: set[asyncio.Task[Taking]] = set()
+        self._age_s: float | None = None
+        self._reason_log = GatheredReasonLog(js, log, "later.untaken")
+        self._room = EntryRoom(js, names, partition, on_broken)
+        self._opener = opener
+
+    def start(self) -> None:
+        """Begin to publish what is due."""
+        self._opener.start()
+
+    async def stop(self) -> None:
+        """Publish and take nothing more."""
+        await self._opener.stop()
+        await self._room.stop()
+        taking = list(self._taking)
+        for task in taking:
+            task.cancel()
+        if taking:
+            await asyncio.wait(taking)
+
+    def begin_store(self, tenant: str, event: Event, source: int, ended: Callable[[str], None]) -> None:
+        """Store an event until its time; calls `ended` as a lane does.
+
+        `TOO_LARGE` is final: the event is stored nowhere.
+        """
+        if why := self._room.why_none(tenant):
+            ended(why)
+            return
+        place = place_of(event, self._partition, tenant, source)
+        put = entry_put(self._names, place, event)
+        self._js.begin_publish(put, partial(self._stored, place, ended))
+
+    def _stored(self, place: EntryPlace, ended: Callable[[str], None], answer: Answer) -> None:
+        match answer:
+            case Stored():
+                self._opener.note(place.second)
+                ended("")
+            case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
+                self._opener.note(place.second)  # It was stored before.
+                ended("")
+            case Refused(code=code) if code == MESSAGE_TOO_LARGE:
+                ended(TOO_LARGE)
+            case Refused(code, text):
+                ended(f"{text} (JetStream error {code})")
+            case Unanswered(why):
+                ended(why)
+            case _:
+                assert_never(answer)
+
+    def begin_take(self, tenant: str, event: Event, done: Callable[[Taking], None]) -> None:
+        """Find out whether a due event is to be routed; calls `done` once, unless this stops before."""
+        taking = asyncio.ensure_future(self.take(tenant, event))
+        self._taking.add(taking)
+        taking.add_done_callback(self._taking.discard)
+        taking.add_done_callback(on_defect("router", self._on_broken))
+        taking.add_done_callback(
+            lambda task: None if task.cancelled() or task.exception() else done(task.result())
+        )
+
+    async def judged(self, tenant: str, event: Event) -> Event | None:
+        """The event as it is to be buried: a due one is taken before. None if it is dropped."""
+        return judged(event, await self.take(tenant, event)) if event.due else event
+
+    async def take(self, tenant: str, event: Event) -> Taking:
+        """Find out whether a due event is to be routed, however long NATS does not answer."""
+        place, pauses = place_of_due(event, self._partition, tenant), Pauses(self._js)
+        while True:
+            try:
+                if self._age_s is None:
+                    self._age_s = await events_age_s(self._js, self._names)
+                taking = await take(self._js, self._names, place, event, self._age_s)
+            except (Unavailable, ApiError) as error:
+                self._reason_log.log_once(str(error), tenant=tenant)
+                await pauses.wait()
+            else:
+                self._reason_log.clear()
+                return taking

@@ -1,1 +1,0 @@
-"""Events that wait for their time: checks of every run, scenarios, mutants."""

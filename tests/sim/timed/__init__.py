@@ -1,0 +1,1 @@
+"""Timed events: checks of every run, scenarios, mutants."""

@@ -1,1 +1,0 @@
-"""Pure parts of events that wait for their time."""
