@@ -20,7 +20,7 @@ from actors.machine.facts import DISABLED_WHY, AttemptFailed, Delivered, Outcome
 from actors.machine.handshake.in_words import HandshakeState, handshake_state, handshake_words
 from actors.machine.handshake.proof import current_handshake
 from actors.machine.numbering import is_duplicate
-from actors.machine.outcome import PROXY, Answered
+from actors.machine.outcome import OUTAGE, PROXY, Answered
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.rules import NEVER, Rule, hold
@@ -301,6 +301,8 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return f"waiting for more events for its batch, which is sent at {_moment(at, now)} at the latest"
         case WaitUntil(_, Rule.OLDER_NODES_TRANSFORM):
             return "a node of an older version knows no transforms: upgrade it"
+        case Rest(Rule.OUTAGE):
+            return "this node can connect to no host, and only makes probes until it can"
         case Rest(Rule.UNCONFIRMED | Rule.UNREADY):
             return "waiting for NATS to confirm what was recorded"
         case Rest(Rule.BURIALS_FULL):
@@ -358,6 +360,8 @@ def _failures(state: State, policy: Policy | None) -> str:
         return _rejection(state, policy, last)
     if isinstance(last, AttemptFailed) and last.error.startswith(f"{PROXY}: "):
         return f"the proxy did not let the last attempt through ({last.error.removeprefix(f'{PROXY}: ')})"
+    if isinstance(last, AttemptFailed) and last.error.startswith(f"{OUTAGE}: "):
+        return "this node could connect to no host at the last attempt"
     if isinstance(last, AttemptFailed) and last.ours:
         return "this node was overloaded at the last attempt"
     failures = "1 failure" if count == 1 else f"{count} failures in a row"

@@ -24,6 +24,10 @@ class RecordOutcome(Struct, frozen=True, gc=False):
     answer: str = ""
 
 
+class NoteOutage(Struct, frozen=True):
+    """Note that this node can connect to no host: the time from now on does not count as failing."""
+
+
 class Adopt(Struct, frozen=True):
     """Adopt another configuration, of that `revision`.
 
@@ -229,5 +233,5 @@ Command = (
     RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropDuplicate | NumberEvents | StartAttempt
     | StartPing | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
     | RefuseEvent | TurnAway | PassOver | RecordBuried | EraseOpenEvent | EraseWaitingEvent
-    | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake
+    | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake | NoteOutage
 )  # fmt: skip

@@ -19,6 +19,7 @@ from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import (
     ABORT,
     DISABLE,
+    OUTAGE,
     Answered,
     Failed,
     Verdict,
@@ -47,6 +48,8 @@ def decide(
     match command:
         case c.RecordOutcome():
             return _outcome(state, policy, command, at, bucket)
+        case c.NoteOutage():
+            return [_no_attempt(receiver, at, bucket)]
         case c.Adopt():
             return [] if policy is None else _adopt(state, policy, command, at, bucket)
         case c.OpenReceiver(position, window, removal):
@@ -58,9 +61,8 @@ def decide(
         case c.NumberEvents(events):
             return [f.EventsNumbered(receiver=receiver, events=with_their_numbers(state, events))]
         case c.StartAttempt(events):
-            return [f.Started(
-                receiver=receiver, events=with_their_numbers(state, events), at=at, bucket=bucket
-            )]  # fmt: skip
+            numbered = with_their_numbers(state, events)
+            return [f.Started(receiver=receiver, events=numbered, at=at, bucket=bucket)]
         case c.StartPing():
             return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
         case c.StartHandshake():
@@ -108,6 +110,13 @@ def decide(
             return [f.AlertsPublished(receiver=receiver, number=number)]
         case _:
             assert_never(command)
+
+
+def _no_attempt(receiver: str, at: float, bucket: Bucket | None) -> f.Fact:
+    return f.AttemptFailed(
+        receiver=receiver, events=(), at=at, attempt=0, kind=f.NO_ATTEMPT, ours=True, bucket=bucket,
+        error=f"{OUTAGE}: this node can connect to no host",
+    )  # fmt: skip
 
 
 def _given_up(state: State, command: c.GiveUpEvents, at: float, bucket: Bucket | None) -> f.DeadLettered:

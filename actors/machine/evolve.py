@@ -184,6 +184,8 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
             until = max(state.throttled_until, fact.until)
             return _count(replace(state, throttled_until=until, throttles=pauses), throttled=count)
         case f.AttemptFailed():
+            if fact.kind == f.NO_ATTEMPT:
+                return state
             if fact.rejected or fact.gone or fact.kind != "event":
                 return _count(state, failed_attempts=count)
             if fact.at < state.backoff_until:

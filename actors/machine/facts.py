@@ -19,6 +19,9 @@ ERASED = "erased"
 """The reason in facts about events that an operator erased."""
 OUTSIDE_REGION = "region"
 """The reason in facts about events of a region that is not among the receiver's: they are discarded."""
+NO_ATTEMPT = "outage"
+"""The `kind` of a failure without an attempt: this node could connect to no host. Older versions know only
+events and pings, and take it for a ping that failed by our fault."""
 AlertKind = Literal["failing", "offline", "disabled", "behind", "dead_letters", "misconfigured",
                     "handshake_failed"]  # fmt: skip
 

@@ -240,6 +240,11 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         last = self.last
         return last.at if isinstance(last, AttemptFailed) and last.ours else None
 
+    @property
+    def may_age(self) -> bool:
+        """True if it fails, and the time that passes counts."""
+        return self.failing_since is not None and self.ours_since is None
+
     def failing_s(self, now: float) -> float:
         """The time for which it has been failing."""
         if self.failing_since is None:

@@ -130,6 +130,7 @@ class Actor:
         self.pending.restore(state)
         if not self.ready.done():
             self.ready.set_result(None)
+        live.note_outage()
         self.wake()
 
     def arrive(self, event: Event) -> None:

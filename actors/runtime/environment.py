@@ -13,7 +13,18 @@ from actors.machine.facts import AlertFact
 from actors.machine.state import State
 from actors.memory.failing_receivers import FailingReceivers
 from actors.memory.unacked import NodeHolders, ShardUnacked
-from actors.ports import AlertWriter, Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
+from actors.ports import (
+    AlertWriter,
+    Backlog,
+    Clock,
+    DeadLetterWriter,
+    NoOutage,
+    OwnOutage,
+    Policies,
+    Recorder,
+    Sender,
+    Snapshots,
+)
 
 
 class ShardClaim(Struct, frozen=True, kw_only=True):
@@ -48,6 +59,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `alert_limits`: returns the limits of alerts about a receiver, with the settings of its configuration.
     - `all_know_handshakes`: asked before each handshake; if not, events wait for it.
     - `all_know_transforms`: asked before a transform is adopted; if not, events wait for it.
+    - `outage`: asked before each attempt; tells whether this node can connect to no host.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -68,6 +80,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     on_alert: Callable[[AlertFact], None]
     alerts: AlertWriter
     alert_limits: Callable[[str, AlertSettings], AlertLimits]
+    outage: OwnOutage = field(default_factory=NoOutage)
     may_record_alerts: Callable[[], bool] = lambda: True
     all_know_handshakes: Callable[[], bool] = lambda: True
     all_know_transforms: Callable[[], bool] = lambda: True
@@ -89,6 +102,7 @@ class ActorEnvironment(Protocol):
     on_alert: Callable[[AlertFact], None]
     failing: FailingReceivers
     refuse: Callable[[str], None]
+    outage: OwnOutage
     epoch: int
     claimed_at: float
     claim_position: int

@@ -61,6 +61,7 @@ class Host:
         self.refuse = ports.refuse
         self.on_health_change = ports.on_health_change
         self.on_alert = ports.on_alert
+        self.outage = ports.outage
         self.all_know_handshakes = ports.all_know_handshakes
         self.all_know_transforms = ports.all_know_transforms
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
@@ -149,6 +150,16 @@ class Host:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("actor.broken", exc_info=error)
+
+    def outage_changed(self) -> None:
+        """This node can connect to no host from now on, or can again.
+
+        What time passes until then is not failing time of any receiver, which is recorded.
+        """
+        if self.outage.since is not None:
+            self.spawn(self.residents.note_outage())
+        else:
+            self.residents.wake_all()
 
     # ---- messages and configurations
 

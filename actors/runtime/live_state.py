@@ -78,6 +78,11 @@ class LiveState:
             if urgent:
                 self.barrier_index = index
 
+    def note_outage(self) -> None:
+        """Record that no time counts as failing from now on, if this node can connect to no host."""
+        if self.environment.outage.since is not None and self.state.may_age:
+            self.record(c.NoteOutage(), self.environment.clock.now())
+
     def confirm(self, fact: Fact, state: State) -> None:
         """Take `fact` as confirmed, since the journal holds it."""
         kind = type(fact)

@@ -239,6 +239,14 @@ class Residents:
             if number % WOKEN_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
 
+    async def note_outage(self) -> None:
+        """Let the actors record that the time of our outage is not failing time of their receivers."""
+        for number, each in enumerate(list(self.actors.values()), 1):
+            if each.loaded:
+                each.live.note_outage()
+            if number % CHECKED_IN_TURN_MAX == 0:
+                await asyncio.sleep(0)
+
     async def park(self, receivers: Iterable[str]) -> None:
         """Park these receivers, if they are in memory."""
         for number, receiver in enumerate(receivers, 1):

@@ -4,4 +4,5 @@ Read `sender` first, then `http_exchange` (one request and its answer), `connect
 reached, and when), `egress` (proxies and TLS profiles) and `http1_transport`, the client that puts them
 together; `shaping` removes what the receiver should not get, `formats` makes bodies, and `signing` and
 `custom_signing` sign them; `handshake` asks a receiver for the proof that it wants events.
+`own_outage` tells the outage of this node from those of receivers.
 """

@@ -97,7 +97,10 @@ class HttpxTransport:
         try:
             answer = await self._deliver(request, started_at + request.timeout_s)
         except NoAnswer as why:
-            return Failure(kind=why.kind, detail=why.detail, latency_s=loop.time() - started_at)
+            return Failure(
+                kind=why.kind, detail=why.detail, latency_s=loop.time() - started_at,
+                unreached=why.kind in (FailureKind.RESOLVE, FailureKind.CONNECT),
+            )  # fmt: skip
         return answer.response(loop.time() - started_at)
 
     async def close(self) -> None:

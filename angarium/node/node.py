@@ -75,6 +75,9 @@ class Node:
         context.members.on_change(self._heard.set)
         context.members.on_others(self._on_other_heartbeat)
         context.members.owned = self._delivering_shards
+        context.members.has_outage = lambda: context.has_outage
+        if context.outage is not None:
+            context.outage.on_change(self._outage_changed)
         self._joining = True
         await context.members.start()
         self._spawn(self._reconcile())
@@ -392,6 +395,13 @@ class Node:
         )
         if done is not None:
             self._maybe_held.discard(shard)
+
+    def _outage_changed(self) -> None:
+        """Tell the others that this node can connect to no host, or can again; its actors wait meanwhile."""
+        self.context.members.renew_soon()
+        for owned_shard in self.owned.values():
+            if not owned_shard.ended.is_set():
+                owned_shard.host.outage_changed()
 
     # ---- configurations
 

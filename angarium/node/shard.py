@@ -14,9 +14,10 @@ from msgspec import Struct
 from actors.ids import event_id
 from actors.machine.event import Event
 from actors.memory.unacked import NodeHolders
-from actors.ports import Sender
+from actors.ports import NoOutage, Sender
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
+from angarium.delivery.own_outage.watch import OutageWatch
 from angarium.node.health_log import HealthLog
 from angarium.node.shard_snapshots import ShardSnapshots
 from angarium.node.totals import NodeTotals
@@ -74,6 +75,12 @@ class NodeContext(Struct, frozen=True):
     tracing: Tracing | None = None
     metrics_names: int = 0
     proxy_connections: Callable[[], Mapping[str, int]] = dict
+    outage: OutageWatch | None = None
+
+    @property
+    def has_outage(self) -> bool:
+        """True while this node can connect to no host."""
+        return self.outage is not None and self.outage.since is not None
 
 
 class OwnershipClock:
@@ -141,6 +148,7 @@ class Shard:
             saturated=context.saturated, refuse=self.refuse, on_health_change=context.health_log,
             on_alert=context.health_log.alert, alerts=AlertWriter(context.js, context.names),
             alert_limits=context.routing.tenant_settings.alert_limits,
+            outage=context.outage or NoOutage(),
             may_record_alerts=lambda: context.members.all_know_facts(FactKinds.ALERTS),
             all_know_handshakes=lambda: context.members.all_know_facts(FactKinds.HANDSHAKES),
             all_know_transforms=lambda: context.members.all_know_facts(FactKinds.TRANSFORMS),

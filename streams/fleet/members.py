@@ -79,6 +79,7 @@ class Member(Struct, frozen=True, kw_only=True):
     - `placement`: the newest that it knows; `draining`: it is being emptied, or is empty (`placement`).
     - `owned`: the shards that it runs; older versions leave it empty.
     - `facts`: the newest of the `FactKinds` that it knows.
+    - `outage`: it can connect to no host.
     """
 
     v: int = VERSION
@@ -92,6 +93,7 @@ class Member(Struct, frozen=True, kw_only=True):
     draining: bool = False
     owned: tuple[int, ...] = ()
     facts: int = 0
+    outage: bool = False
 
 
 _member = msgspec.json.Decoder(Member)
@@ -148,6 +150,7 @@ class Members:
         self._renew_now = asyncio.Event()
         self._last_messages = LastMessages()
         self.owned: Callable[[], Iterable[int]] = tuple
+        self.has_outage: Callable[[], bool] = bool
         self._subscription: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -277,7 +280,7 @@ class Members:
         member = Member(
             node=self.node, started_at=self._started_at, version=self._version, heartbeat=self.heartbeat,
             ttl_s=self._ttl_s, run=self.run, placement=self.placement, draining=self.draining,
-            owned=tuple(self.owned()), facts=FACTS_KNOWN,
+            owned=tuple(self.owned()), facts=FACTS_KNOWN, outage=self.has_outage(),
         )  # fmt: skip
         number = self.heartbeat
         answer = await self._js.publish(

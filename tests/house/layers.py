@@ -115,6 +115,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "ledger_queries replays",
         "events installation jobs",
     ),
+    "angarium.operations.configurations": (
+        "changes masks stored url_check",
+        "proposal",
+        "get patch put remove rotate trials",
+    ),
     "angarium.operations.installation": ("fleet key sizing", "setup drain repair", "doctor"),
     "angarium.api": (
         "problems",
@@ -138,7 +143,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "formats handshake http_exchange signing",
         "connections custom_signing",
         "egress shaping",
-        "http1_transport httpx_transport sender",
+        "http1_transport httpx_transport own_outage",
+        "sender",
     ),
 }
 """The files and folders of a folder, from the ground up: each knows those in the layers below its own."""

@@ -23,11 +23,11 @@ PARK_AFTER_S = 2.0
 """A receiver that is held back for longer than this drops its waiting events from memory."""
 _NEXT_AT = attrgetter("next_at")
 _NEED_NOT_WAIT_FOR_FACTS = c.GiveUpEvents | s.ReadBacklog
-_REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
+_REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY, _OUTAGE = map(
     s.Rest,
     (
         Rule.REMOVAL, Rule.ADOPTION, Rule.IN_FLIGHT, Rule.UNCONFIRMED, Rule.RESTING, Rule.BURIALS_FULL,
-        Rule.UNREADY,
+        Rule.UNREADY, Rule.OUTAGE,
     ),
 )  # fmt: skip
 
@@ -167,6 +167,8 @@ def _step_for(
         batch = (event,)
     if not view.bounds.may_start:
         return _UNREADY
+    if not view.bounds.may_reach:
+        return _OUTAGE
     has_token = state.limit is None or view.granted_position == event.position
     if not has_token and state.limit and view.bucket:
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)

@@ -52,6 +52,7 @@ class Rule(Enum):
     BATCH_IN_FLIGHT = "the event goes with others, and one of them is in flight"
     LINGERING = "more events may come for the batch, which has not waited for as long as it may"
     UNREADY = "the shard starts nothing now, or too many of the receiver's events are not confirmed yet"
+    OUTAGE = "this node can connect to no host"
     OLDER_NODES = "it has not proved itself, and a node lives that does not know handshakes"
     TOKEN = "no token is left"
     HANDSHAKE = "it has not proved itself, and nothing stands in the way of a handshake"

@@ -21,6 +21,7 @@ class BoundsView(Protocol):
     """Bounds that the shard sets: whether an attempt may start, and which events an owner may have posted.
 
     - `may_start`: nothing in the shard forbids an attempt.
+    - `may_reach`: this node is not known to reach no host.
     - `epoch`: the epoch of the current owner.
     - `released_to`: no event up to here belongs to a new receiver.
     - `posted_to_max`: no owner can have posted beyond this position.
@@ -32,6 +33,9 @@ class BoundsView(Protocol):
 
     @property
     def may_start(self) -> bool: ...
+
+    @property
+    def may_reach(self) -> bool: ...
 
     @property
     def room(self) -> int: ...
@@ -59,6 +63,7 @@ class NoBounds(Struct, frozen=True):
     """The bounds if the shard sets none."""
 
     may_start: bool = True
+    may_reach: bool = True
     room: int = UNCONFIRMED_MAX
     epoch: int = 1
     released_to: int = 0

@@ -55,6 +55,7 @@ LIST_NODES: dict[str, Any] = {
             "nodes": [{
                 "node": "n1", "version": "1.0.0", "started_at": "2026-11-22T20:00:00Z", "ttl_s": 5.0,
                 "shards_owned": 32, "shards_wanted": 32, "draining": False,
+                "outage": False,
             }],
             "problems": [], "shards_unowned": 0, "unowned_since": None,
         }),

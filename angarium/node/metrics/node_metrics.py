@@ -44,6 +44,10 @@ class NodeMetrics(Collector):
         yield from _routing(context.routing.totals)
         yield from self._journal()
         yield from self._ownership()
+        outage = context.outage
+        yield single("angarium_own_outage", context.has_outage)
+        yield single("angarium_own_outages_total", 0 if outage is None else outage.begun)
+        yield single("angarium_outage_probes_total", 0 if outage is None else outage.probed)
         yield single("angarium_nats_connected", context.js.wire.is_connected)
         yield single("angarium_nats_reconnects_total", self._reconnects)
         if context.tracing is not None:

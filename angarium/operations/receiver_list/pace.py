@@ -97,7 +97,7 @@ def counted(flush: RecentFlush) -> dict[str, Counts]:
     """Totals of each receiver in a flush."""
     found: dict[str, Counts] = {}
     for fact in flush.facts:
-        if isinstance(fact, f.Claimed):
+        if isinstance(fact, f.Claimed) or (isinstance(fact, f.AttemptFailed) and fact.kind == f.NO_ATTEMPT):
             continue
         counts = found.setdefault(fact.receiver, Counts())
         match fact:

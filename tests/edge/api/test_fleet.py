@@ -50,6 +50,30 @@ async def test_nodes_and_shards_are_seen(api: Api) -> None:
     ]
 
 
+async def test_a_node_that_reaches_no_host_is_named_with_the_remedy(api: Api) -> None:
+    async with (
+        await operator(api) as client,
+        open_node(replace(api.to.settings, node="a", ttl_s=2.0)) as node,
+    ):
+        outage = node.context.outage
+        assert outage is not None
+
+        async def shown() -> bool:
+            return bool((await client.get("/v1/nodes")).json()["nodes"][0]["outage"])
+
+        await until(lambda: len(node.owned) == SHARDS)
+        assert not await shown()
+        outage.begin()
+        await until_true(shown)
+        found = [
+            each for each in (await client.get("/v1/alerts")).json()["findings"] if "host" in each["text"]
+        ]
+        (finding,) = found
+        assert (finding["level"], finding["subject"]) == ("problem", "nodes")
+        assert finding["text"].startswith("a can connect to no host")
+        assert "DNS" in finding["remedy"]
+
+
 async def test_unhealthy_receivers_are_listed(api: Api) -> None:
     """The process takes the number of shards from the installation, not from its settings."""
     await api.js.publish(api.names.receiver("acme.typo"), b'{"url": "nowhere"}')

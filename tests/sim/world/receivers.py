@@ -101,6 +101,10 @@ class Receivers:
         """From now on it does nothing else."""
         self._tempers[name] = {manner: 1.0}
 
+    def is_away(self, name: str) -> bool:
+        """True if no connection to it can be opened."""
+        return self._tempers[name] == {Manner.IS_AWAY: 1.0}
+
     def says_always(self, name: str, header: str) -> None:
         """From now on all its answers have this header."""
         self._wishes[name], self._always = (header,), True
@@ -167,7 +171,7 @@ class SimSender:
         if chance.random() < 0.5:
             await asyncio.sleep(chance.random() * TOKEN_HELD_MAX_S)
         if manner is Manner.IS_AWAY:
-            return Failed(error="connect", detail="connection refused", latency_ms=1.0)
+            return Failed(error="connect", detail="connection refused", latency_ms=1.0, unreached=True)
         if not attempt.may_start():
             return NotSent(why="the lease is over")
         shaped = shape_bodies([event for event, _ in attempt.numbered], attempt.shapings)

@@ -259,6 +259,7 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
     Rule.UNREADY: (
         lambda turn: not turn.case.view.bounds.may_start or (turn.too_large and not turn.unproven), (),
     ),
+    Rule.OUTAGE: (lambda turn: not turn.case.view.bounds.may_reach, ()),
     Rule.OLDER_NODES: (lambda turn: turn.unproven and not turn.case.view.bounds.all_know_handshakes, ()),
     Rule.TOKEN: (
         lambda turn: turn.needs_token and turn.case.view.bucket is not None
@@ -387,8 +388,8 @@ def drawn(random: Random) -> Case:
         },
         barrier_unconfirmed=some(), burying=some(0.7), handshake_under_way=some(),
         bounds=NoBounds(
-            may_start=not some(), all_know_handshakes=not some(), all_know_transforms=not some(),
-            room=random.choice((1, 256)),
+            may_start=not some(), may_reach=not some(), all_know_handshakes=not some(),
+            all_know_transforms=not some(), room=random.choice((1, 256)),
         ),
         granted_position=random.choice((0, 0, *positions, head.position if head else 0)),
         policy_adopted=not some(0.05), confirming=some(0.5), removal_revision=1 if some(0.05) else 0,

@@ -61,6 +61,7 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
         totals=members.get("totals", NodeTotals()), tracing=members.get("tracing"),
         metrics_names=members.get("metrics_names", 0),
         proxy_connections=lambda: members.get("proxies", {}),
+        outage=members.get("outage"), has_outage="outage" in members,
     )  # fmt: skip
     return cast(Node, SimpleNamespace(
         context=context, shards=3,
@@ -106,6 +107,13 @@ def test_spans_are_counted_while_traces_are_exported() -> None:
     found = scraped(node({}, tracing=tracing))
     assert (found["angarium_spans_total exported"], found["angarium_spans_total dropped"]) == (5, 7)
     assert "angarium_spans_total dropped" not in scraped(node({}))
+
+
+def test_an_outage_of_the_node_itself_is_shown() -> None:
+    names = ("angarium_own_outage", "angarium_own_outages_total", "angarium_outage_probes_total")
+    assert [scraped(node({}))[name] for name in names] == [0, 0, 0]
+    found = scraped(node({}, outage=SimpleNamespace(begun=2, probed=31)))
+    assert [found[name] for name in names] == [1, 2, 31]
 
 
 def test_each_reason_of_a_dead_letter_is_there_before_the_first_one() -> None:

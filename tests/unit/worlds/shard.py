@@ -42,6 +42,16 @@ class Clock:
         return NOW + self.ahead_s + asyncio.get_running_loop().time()
 
 
+class Outage:
+    """The outage of the node itself."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+
+    def may_try(self, receiver: str, policy: Policy) -> bool:
+        return self.since is None
+
+
 class Recorded(NamedTuple):
     """A fact and the state after it."""
 
@@ -302,6 +312,7 @@ class ShardWorld:
         self.totals = DeliveryTotals()
         self.journal = Journal(self)
         self.within_lease = True
+        self.own_outage = Outage()
         self.acked, self.acked_to = list[int](), 0
         self.held: list[bool] = []
         self.saturated = False
@@ -340,6 +351,7 @@ class ShardWorld:
             set_pulling_paused=self.held.append, saturated=lambda: self.saturated,
             refuse=self.refused.append, on_health_change=self.health_changes.append,
             on_alert=self.logged_alerts.append, alerts=self.alerts, alert_limits=self.settings.alert_limits,
+            outage=self.own_outage,
             may_record_alerts=lambda: self.all_know_alerts,
             all_know_handshakes=lambda: self.all_know_handshakes,
             all_know_transforms=lambda: self.all_know_transforms,
@@ -367,6 +379,11 @@ class ShardWorld:
         self.sender.in_flight.clear()
         self.sender.posts_in_flight.clear()
         self.claim(unclean=True, snapshots=snapshots, parked=parked, handed_out=handed_out)
+
+    def outage(self, has_outage: bool) -> None:
+        """From now on the node can connect to no host, or can again."""
+        self.own_outage.since = 0.0 if has_outage else None
+        self.host.outage_changed()
 
     @property
     def actor(self) -> Actor:

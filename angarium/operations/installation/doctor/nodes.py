@@ -20,6 +20,15 @@ async def check_nodes(js: JetStream, installation: Installation) -> list[Finding
         return [*findings, problem("nodes", "no node is alive", "start one", "angarium node")]
     alive = ", ".join(f"{each.node} ({each.version})" for each in members)
     findings.append(ok("nodes", f"live nodes: {alive}"))
+    findings += [
+        problem(
+            "nodes", f"{each.node} can connect to no host, and delivers nothing until a probe succeeds",
+            "check its network, its firewall and its DNS; the others take its receivers once it is drained",
+            f"angarium fleet drain {each.node}",
+        )
+        for each in members
+        if each.outage
+    ]  # fmt: skip
     findings += _differences(members)
     return findings + await check_owners(js, installation, members)
 

@@ -78,13 +78,7 @@ async def try_filter(
     split_receiver(receiver)
     if not 1 <= last <= EVENTS_MAX:
         raise BadInput(f"the number of events must be 1 to {EVENTS_MAX}")
-    stored = await StoredConfigurations(access.js, access.names).get(receiver)
-    if stored is None:
-        raise not_found(receiver)
-    try:
-        policy, _ = parse(stored.raw, strict=False)
-    except InvalidPolicy as error:
-        raise OperationError("refused", f"the configuration of {receiver} cannot be used: {error}") from None
+    policy = await usable_policy(StoredConfigurations(access.js, access.names), receiver)
     text = policy.filter if expression is None else expression
     try:
         judge = None if text is None else filter_of(text)
@@ -92,6 +86,17 @@ async def try_filter(
         raise BadInput(f"filter: {error}") from None
 
     return await trial(access.js, access.names, receiver, policy, judge, last)
+
+
+async def usable_policy(configurations: StoredConfigurations, receiver: str) -> Policy:
+    """The configuration of a receiver. Raises `OperationError` if there is none, or it is invalid."""
+    stored = await configurations.get(receiver)
+    if stored is None:
+        raise not_found(receiver)
+    try:
+        return parse(stored.raw, strict=False)[0]
+    except InvalidPolicy as error:
+        raise OperationError("refused", f"the configuration of {receiver} cannot be used: {error}") from None
 
 
 async def trial(
