@@ -96,6 +96,29 @@ class BatchLimits(Struct, frozen=True, kw_only=True, gc=False):
     linger_s: Annotated[float, Meta(ge=0, le=60)] = 0.0
 
 
+class Adaptive(Struct, frozen=True, kw_only=True, gc=False):
+    """The ways in which a receiver's pace adapts to what it can bear; none ever exceeds its rate.
+
+    - `headers`: what its answers say about its limits counts.
+    - `after_429`: each 429 halves the rate, which then grows back.
+    - `concurrency`: in relaxed order, refusals halve the number of attempts in flight, which then grows back.
+    - `smart`: the rate follows refusals and latencies.
+    - `rate_min`, `rate_max`: bounds of a learnt rate, in attempts per second; None: only the rate.
+    """
+
+    headers: bool = True
+    after_429: bool = True
+    concurrency: bool = False
+    smart: bool = False
+    rate_min: Annotated[float, Meta(ge=0.001, le=1e6)] = 0.1
+    rate_max: Annotated[float, Meta(ge=0.001, le=1e6)] | None = None
+
+    @property
+    def measures(self) -> bool:
+        """True if the outcomes of all attempts are measured."""
+        return self.concurrency or self.smart
+
+
 class AlertSettings(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The limits of alerts about a receiver that a person has set; None: not set."""
 
@@ -180,6 +203,7 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     tls: str | None = None
     filter: Annotated[str, Meta(min_length=1)] | None = None
     region: tuple[str, ...] = ()
+    adaptive: Adaptive = Adaptive()
     paused: bool = False
     alerts: AlertSettings = NO_ALERT_SETTINGS
 

@@ -60,6 +60,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `all_know_handshakes`: asked before each handshake; if not, events wait for it.
     - `all_know_transforms`: asked before a transform is adopted; if not, events wait for it.
     - `outage`: asked before each attempt; tells whether this node can connect to no host.
+    - `paces_known`: asked before a learnt pace is recorded; if not, nothing is learnt.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -84,6 +85,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     may_record_alerts: Callable[[], bool] = lambda: True
     all_know_handshakes: Callable[[], bool] = lambda: True
     all_know_transforms: Callable[[], bool] = lambda: True
+    paces_known: Callable[[], bool] = lambda: True
     node_holders: NodeHolders = field(default_factory=NodeHolders)
 
 
@@ -129,6 +131,10 @@ class ActorEnvironment(Protocol):
 
     def all_know_transforms(self) -> bool:
         """True if every node that may take over knows the facts about transforms."""
+        ...
+
+    def paces_known(self) -> bool:
+        """True if every node that may take over knows the fact about paces."""
         ...
 
     def within_lease(self) -> bool:

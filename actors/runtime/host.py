@@ -64,6 +64,7 @@ class Host:
         self.outage = ports.outage
         self.all_know_handshakes = ports.all_know_handshakes
         self.all_know_transforms = ports.all_know_transforms
+        self.paces_known = ports.paces_known
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
         self.alerts = AlertWatch(self, ports.alerts, ports.alert_limits, ports.may_record_alerts)
         self.flow_control = FlowControl(ports.set_pulling_paused, ports.saturated, ports.node_holders)

@@ -152,6 +152,7 @@ class Shard:
             may_record_alerts=lambda: context.members.all_know_facts(FactKinds.ALERTS),
             all_know_handshakes=lambda: context.members.all_know_facts(FactKinds.HANDSHAKES),
             all_know_transforms=lambda: context.members.all_know_facts(FactKinds.TRANSFORMS),
+            paces_known=lambda: context.members.all_know_facts(FactKinds.PACES),
             node_holders=context.holders,
         )  # fmt: skip
         return Host(claim, ports, unacked_max=MAX_ACK_PENDING)

@@ -10,9 +10,9 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+from actors.machine.pace.pace import PaceRule
 from tests.plants.cases import CASES, Case
 from tests.plants.other_sizes import OTHER_SIZES
-from tests.plants.pace.pace import Rule
 from tests.plants.sender import SenderProfile
 from tests.plants.trials import HEADERS, LENGTH_S, RULES, Score, run_trial
 
@@ -36,7 +36,7 @@ def last_cells(scores: Sequence[Score]) -> list[str]:
 
 
 def table(
-    rules: dict[str, Callable[[SenderProfile], Rule]],
+    rules: dict[str, Callable[[SenderProfile], PaceRule]],
     cases: Sequence[Case],
     seeds: Sequence[int],
     length_s: int,
