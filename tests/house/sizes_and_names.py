@@ -32,7 +32,7 @@ BARE_RELATION = re.compile(r"_(to|on|of(_\w+)?)\Z")
 """Names of attributes that say what something belongs to, but not what it is."""
 PRIVATE = re.compile(r"_(?!_)")
 WITHOUT_PRIVATE_NAMES = ("tests.contract.", "tests.edge.api.")
-QUESTION = re.compile(r"_*((all|asks|cannot|has|is|lacks|may|needs|wants)_|delivers\Z)")
+QUESTION = re.compile(r"_*((all|asks|cannot|has|is|lacks|may|needs|wants)_|(delivers|measures)\Z)")
 """Beginnings of the name of a property that is true or false."""
 SPEAKING = re.compile(r"_|[A-Z]+_(?!M?S\Z)|(VERSION|KIB|GIB|DAY_S)\Z")
 
