@@ -1,11 +1,10 @@
 """Each page, over a real node: what it shows, and what it shows when there is nothing."""
 
-import httpx
 from msgspec.structs import replace
 
 from angarium.console.pages.receivers import names_found
 from tests.edge.api.conftest import Api
-from tests.edge.console.conftest import signed_in
+from tests.edge.console.conftest import post_orders, signed_in
 from tests.support.fleet.sink import Reply, Sink
 from tests.support.ledgers import JournalWriter, catch_up, delivered, failed, in_file, numbered, opens
 from tests.support.waiting import until_true
@@ -28,8 +27,8 @@ async def test_a_receiver_shows_its_phase_its_limit_its_last_answer_and_its_conf
 ) -> None:
     sink.manners["acme.billing"] = lambda _: Reply(status=503, body=b"maintenance")
     await owned.receiver("acme.billing", url=sink.url("acme.billing"), rate={"limit": 3, "per": "minute"})
-    async with await owned.client("acme", ["publish"]) as publisher, signed_in(owned) as browser:
-        await publish(publisher, "order-1")
+    async with signed_in(owned) as browser:
+        await post_orders(owned, "billing", 1, 1)
 
         async def is_answered() -> bool:
             return "HTTP 503" in await browser.get(BILLING)
@@ -53,11 +52,6 @@ async def test_a_receiver_shows_its_phase_its_limit_its_last_answer_and_its_conf
 
         await until_true(is_worst)
         assert "acme.billing" in browser.page
-
-
-async def publish(publisher: httpx.AsyncClient, event: str) -> None:
-    path = "/v1/tenants/acme/receivers/billing/events/order.created"
-    assert (await publisher.post(path, json={}, headers={"angarium-id": event})).status_code == 202
 
 
 async def test_attempts_and_the_journey_come_from_the_ledger(api: Api) -> None:

@@ -22,6 +22,9 @@ OF_A_TENANT = tuple(each for each in PAGES if "acme" in each)
 FORMS = ("/console/receivers/acme/billing/pause", "/console/dead-letters/acme/redrive",
          "/console/dead-letters/acme/redrive-now", "/console/sign-out")  # fmt: skip
 
+LASTS_S = 3.0
+"""Lifetime of a token that expires during a test, after signing in."""
+
 
 async def is_in(browser: Browser) -> bool:
     """True if the browser has a session."""
@@ -124,6 +127,27 @@ async def test_a_wrong_token_gets_no_session(api: Api, wrong: str) -> None:
         answer = await browser.post("/console/sign-in", {"token": wrong}, 401)
         assert "This is no valid token" in answer.text
         assert not await is_in(browser)
+
+
+async def test_the_id_of_a_token_is_not_enough(api: Api) -> None:
+    token = await api.token("acme", ["read"])
+    async with visitor(api) as browser:
+        await browser.get("/console/sign-in")
+        await browser.post("/console/sign-in", {"token": f"ang_{token.id}_{'A' * 43}"}, 401)
+        assert not await is_in(browser)
+
+
+async def test_an_expired_token_ends_its_sessions_and_gets_no_other(api: Api) -> None:
+    token = await api.token("acme", ["read"], lasts_s=LASTS_S)
+    async with visitor(api) as browser:
+        await browser.sign_in(token.text)
+
+        async def is_out() -> bool:
+            return not await is_in(browser)
+
+        await until_true(is_out)
+        await browser.get("/console/sign-in")
+        await browser.post("/console/sign-in", {"token": token.text}, 401)
 
 
 @pytest.mark.parametrize("path", FORMS)
