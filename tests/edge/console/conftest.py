@@ -25,7 +25,7 @@ from tests.edge.api.conftest import SHARDS, Api
 from tests.edge.api.conftest import settings as settings_fixture
 from tests.support.fleet.sink import Sink
 from tests.support.plain_http import plain_client
-from tests.support.waiting import until
+from tests.support.waiting import until, until_true
 
 settings = settings_fixture
 CSRF = re.compile(r'name="csrf" value="([^"]+)"')
@@ -50,6 +50,15 @@ class Browser:
         answer = await self.client.get(path, headers=headers)
         assert answer.status_code == status, answer.text
         self.page = answer.text
+        return self.page
+
+    async def until(self, path: str, text: str) -> str:
+        """The page, once it has this text."""
+
+        async def is_shown() -> bool:
+            return text in await self.get(path)
+
+        await until_true(is_shown)
         return self.page
 
     async def post(self, path: str, fields: dict[str, Any], status: int = 303) -> httpx.Response:
