@@ -184,7 +184,7 @@ def _outcome(
         wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, pauses, spread)
         return [f.Throttled(until=at + wait_s, failing_since=_failing_since(state, at), **common)]
     # If this node has no free connection, the event has not failed, but retrying at once would make it worse.
-    ours = isinstance(outcome, Failed) and outcome.ours
+    ours = isinstance(outcome, Failed) and outcome.is_our_failure
     failures = attempt if ours else (entry.failures if entry else 0) + 1
     several = len(command.events) > 1
     rejected, gone = verdict is Verdict.REJECTED, verdict is Verdict.GONE

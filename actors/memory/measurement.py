@@ -51,6 +51,8 @@ class Measurement:
 
     def end(self, outcome: Answered | Failed, now: float) -> bool:
         """Count the outcome of an attempt. True if an observation is due: after a span, or a refusal."""
+        if isinstance(outcome, Failed) and outcome.is_our_failure:
+            return False  # It did not reach the receiver.
         span = self._span
         span.answers += 1
         match outcome:

@@ -26,7 +26,7 @@ from actors.memory.last_answers import failure_text
 from actors.ports import Absent, Attempt, BatchAttempt, Invalid
 from actors.runtime.backlog_reading import BacklogReading
 from actors.runtime.burials import Burials
-from actors.runtime.discard import remove
+from actors.runtime.discard import discard_removed
 from actors.runtime.environment import ActorEnvironment
 from actors.runtime.handshakes.handshaking import Handshaking
 from actors.runtime.live_state import LiveState
@@ -143,7 +143,7 @@ class Actor:
         if self.loaded:
             pending.queue_or_leave(event)
             # A receiver that waits for confirmations is woken by them.
-            if not (self.live.waits_for_room or (pending.in_flight and self._busy)):
+            if not (self.live.waits_for_room or (pending.in_flight and self._is_busy)):
                 if pending.unacked.batched_max > 1:
                     self._wake_soon()
                 else:
@@ -159,7 +159,7 @@ class Actor:
         self.active_at = now
         if self.loaded:
             pending.note_in_stream(position, source)
-            if not self._busy:
+            if not self._is_busy:
                 self.wake()
 
     @property
@@ -174,7 +174,7 @@ class Actor:
         now = self.environment.clock.now() if now is None else now
         while (post := self._advance(now)) is not None and self.live.policy is not None:
             self.environment.spawn(self._attempt(post, self.live.policy))
-            if self._busy:
+            if self._is_busy:
                 return
 
     def _wake_soon(self) -> None:
@@ -188,7 +188,7 @@ class Actor:
         self.wake()
 
     @property
-    def _busy(self) -> bool:
+    def _is_busy(self) -> bool:
         """True while a strict receiver has its one attempt in flight, which will do the next steps."""
         policy = self.live.policy
         return bool(self.pending.in_flight) and policy is not None and policy.order == "strict"
@@ -308,7 +308,7 @@ class Actor:
                 pending.open_in_memory |= {each.position: each for each in events}
                 live.record(step, now)
             case c.OpenReceiver():
-                if pending.behind_unknown:
+                if pending.is_behind_unknown:
                     self.park()
                 else:
                     live.record(step, now)
@@ -365,7 +365,7 @@ class Actor:
             self._attempt_ended(post.events, outcome, policy, now)
             environment.attempt_ended()
             post, policy = self._advance(now), self.live.policy
-            if post is not None and not self._busy:
+            if post is not None and not self._is_busy:
                 self.wake()  # The outcome may have made room for more attempts than the next one.
 
     def internal_failure(self, attempt: Attempt | BatchAttempt, error: Exception) -> Failed:
@@ -435,7 +435,7 @@ class Actor:
                 isinstance(answer, Absent) or self.removal_revision > live.state.removal
             )
             if removed:
-                await remove(self)
+                await discard_removed(self)
         except Unavailable:
             self.confirming = False
             self._try_later()
@@ -466,7 +466,7 @@ class Actor:
     # ---- leaving memory
 
     @property
-    def resting(self) -> bool:
+    def is_resting(self) -> bool:
         """True if the actor may leave memory: everything is confirmed, and nothing is in flight."""
         live, pending = self.live, self.pending
         return (
@@ -477,7 +477,7 @@ class Actor:
             )
             and not (self.pinging or pending.cursor.reading or self.confirming or self.burials.under_way)
             and not self.handshaking.under_way
-            and not (self.hold_count or live.state.unfinished)
+            and not (self.hold_count or live.state.is_unfinished)
             and not self._wake_timer.is_set
         )
 

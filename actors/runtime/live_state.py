@@ -85,7 +85,7 @@ class LiveState:
         if pacing is None:
             pacing = self.pacing = Pacing()
         observed = pacing.end(policy.adaptive, outcome, now, max(state.throttled_until, state.backoff_until))
-        if observed and self.environment.paces_known():
+        if observed and self.environment.all_know_paces():
             self.record(c.LearnPace(observed), now)
             if self.state.pace is not state.pace:
                 pacing.recorded(now)

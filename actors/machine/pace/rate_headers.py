@@ -52,7 +52,7 @@ class Quota(Struct, frozen=True, gc=False):
     limit: float | None = None
 
     @property
-    def little(self) -> bool:
+    def is_nearly_used_up(self) -> bool:
         """True if little is left."""
         if self.limit is None:
             return self.left <= LITTLE_LEFT

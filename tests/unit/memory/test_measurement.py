@@ -8,6 +8,7 @@ from actors.machine.pace.rate_headers import Quota
 from actors.memory.measurement import ANSWERS_MIN, SPAN_MAX_S, Measurement
 
 TIMEOUT = Failed(error="timeout", detail="", latency_ms=2000)
+OUTAGE = Failed(error="outage", detail="", latency_ms=10)
 
 
 def answer(status: int = 200, latency_ms: float = 10.0, **headers: str) -> Answered:
@@ -30,6 +31,15 @@ def test_an_observation_is_due_after_a_second_and_enough_answers() -> None:
     measured.start(0.0, 1)
     assert not any(measured.end(answer(), 0.9) for _ in range(ANSWERS_MIN))
     assert measured.end(answer(), 1.0)
+
+
+def test_an_attempt_that_this_node_failed_says_nothing_about_the_receiver() -> None:
+    measured = Measurement()
+    measured.start(0.0, 1)
+    assert not any(measured.end(OUTAGE, 5.0) for _ in range(ANSWERS_MIN))
+    assert measured.end(answer(), SPAN_MAX_S)
+    observed = measured.observe(SPAN_MAX_S, 0.0)
+    assert (observed.answers, observed.accepted) == (1, 0.1)
 
 
 def test_few_answers_take_ten_seconds() -> None:
