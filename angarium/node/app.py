@@ -22,6 +22,7 @@ from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.connections.resolver import DnsResolver
+from angarium.delivery.connections.tenant_budgets import TenantBudgets
 from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.transport import Transport
@@ -209,7 +210,9 @@ def _transport(settings: Settings, guard: Guard, paths: EgressPaths, outage: Out
     limits = ConnectionLimits(connections_max=connections_max(), per_host_max=per_host_max(settings.workers))
     match settings.transport:
         case "http1":
-            return Http1Transport(paths, limits=limits, on_connected=outage.connected)
+            tenants = SettingsByTenant(settings.tenants)
+            budgets = TenantBudgets(tenants.attempts_max) if tenants.has_budgets else None
+            return Http1Transport(paths, limits=limits, on_connected=outage.connected, budgets=budgets)
         case "httpx":
             from angarium.delivery.httpx_transport import HttpxTransport  # Only this needs the extra.
 
