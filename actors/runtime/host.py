@@ -62,6 +62,7 @@ class Host:
         self.on_health_change = ports.on_health_change
         self.on_alert = ports.on_alert
         self.outage = ports.outage
+        self.down_hosts = ports.down_hosts
         self.handshakes_known = ports.handshakes_known
         self.transforms_known = ports.transforms_known
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)

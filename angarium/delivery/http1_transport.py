@@ -118,7 +118,7 @@ class Http1Transport:
                     self._slow_lane.learn(request.receiver, request.target, slow=True)
                 return Failure(
                     kind=why.kind, detail=why.detail, latency_s=self._loop.time() - started_at,
-                    unreached=why.kind in UNREACHED,
+                    unreached=why.kind in UNREACHED, silent_s=why.silent_s,
                 )  # fmt: skip
             begun_at = self._loop.time()
             try:

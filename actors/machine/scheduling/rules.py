@@ -56,6 +56,7 @@ class Rule(Enum):
     OLDER_NODES = "it has not proved itself, and a node lives that does not know handshakes"
     TOKEN = "no token is left"
     HANDSHAKE = "it has not proved itself, and nothing stands in the way of a handshake"
+    DOWN_HOST = "its host cannot be connected to, and it is the turn of another receiver there"
     SLOW_START = "the next token takes long: the attempt is recorded before it is made"
     POSTING = "nothing stands in the way"
 
