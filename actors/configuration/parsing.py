@@ -17,6 +17,7 @@ from actors.configuration.custom_signature import CustomSignature
 from actors.configuration.policy import (
     RATES_MAX,
     SECONDS,
+    Adaptive,
     AlertSettings,
     BatchLimits,
     Offline,
@@ -41,7 +42,7 @@ PERIODS = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": 
 }
 """Spellings of a period after the `/` of a rate."""
 RESERVED = frozenset({
-    "description", "labels", "adaptive",
+    "description", "labels",
 })  # fmt: skip
 _RATE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*/\s*([a-z]+)\s*\Z")
 _RATE_EXAMPLE = 'write it as "10/second", or as {"limit": 10, "per": "second", "burst": 20}'
@@ -50,6 +51,7 @@ _OBJECTS = (
     ("batch", BatchLimits),
     ("retry", Retry),
     ("offline", Offline),
+    ("adaptive", Adaptive),
     ("alerts", AlertSettings),
     ("signature", CustomSignature),
 )

@@ -71,6 +71,9 @@ def further_problems(policy: Policy) -> list[str]:
         problems.append("format: a batch is always an envelope; leave one of the two out")
     if policy.retry.cap_s < policy.retry.base_s:
         problems.append("retry.cap_s: must not be below retry.base_s")
+    rate_min, rate_max = policy.adaptive.rate_min, policy.adaptive.rate_max
+    if rate_max is not None and rate_max < rate_min:
+        problems.append("adaptive.rate_max: must not be below adaptive.rate_min; raise it or lower that")
     for member, name in (("proxy", policy.proxy), ("tls", policy.tls)):
         if name is not None and not is_profile_name(name):
             problems.append(f"{member}: must be the name of a profile, 1 to 64 of A-Z a-z 0-9 _ -, or null")

@@ -7,7 +7,8 @@
 Recovery is normal running: fold the journal over the snapshot, then ask `next_step`.
 
 Read `state` first, then `facts` (what happened), `commands` (what can be asked), `decide` and `evolve`.
-`scheduling` finds the next step; `handshake` and `alerts` have the rules of handshakes and alerts.
+`scheduling` finds the next step; `handshake` and `alerts` have the rules of handshakes and alerts, `pace`
+those that learn how much a receiver can take.
 Nothing here awaits, reads a clock or draws a random number: time and ids are arguments.
 
 The rules that everything else relies on:
@@ -33,4 +34,6 @@ The rules that everything else relies on:
    at once.
 8. If the configuration asks for a handshake, nothing is posted before the success of one about its URL and
    its secrets is confirmed. A handshake has no number, takes a token, and is recorded first.
+9. What was learnt about a receiver's pace only ever lowers the limits of its configuration. It is a fact, and
+   growth back is a function of time.
 """

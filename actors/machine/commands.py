@@ -11,6 +11,7 @@ from actors.machine.event import Event
 from actors.machine.facts import Burial
 from actors.machine.numbering import Numbered
 from actors.machine.outcome import Answered, Failed
+from actors.machine.pace.pace import Observed
 
 
 class RecordOutcome(Struct, frozen=True, gc=False):
@@ -26,6 +27,12 @@ class RecordOutcome(Struct, frozen=True, gc=False):
 
 class NoteOutage(Struct, frozen=True):
     """Note that this node can connect to no host: the time from now on does not count as failing."""
+
+
+class LearnPace(Struct, frozen=True, gc=False):
+    """Record what was observed of the receiver, in order, if that teaches something about its pace."""
+
+    observed: tuple[Observed, ...]
 
 
 class Adopt(Struct, frozen=True):
@@ -233,5 +240,5 @@ Command = (
     RecordOutcome | Adopt | OpenReceiver | GiveUpEvents | DropDuplicate | NumberEvents | StartAttempt
     | StartPing | ParkReceiver | UnparkReceiver | ResumeReceiver | RemoveReceiver | ForgetBacklog | MissEvents
     | RefuseEvent | TurnAway | PassOver | RecordBuried | EraseOpenEvent | EraseWaitingEvent
-    | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake | NoteOutage
+    | JudgeAlerts | RecordAlertsPublished | StartHandshake | RecordHandshake | NoteOutage | LearnPace
 )  # fmt: skip

@@ -27,6 +27,8 @@ from actors.machine.outcome import (
     judge,
     retry_after_s,
 )
+from actors.machine.pace.in_force import rules_in_force
+from actors.machine.pace.pace import NOTHING_LEARNT
 from actors.machine.state import OpenEvent, State, open_entry
 
 FAILURES_IN_A_ROW_MAX = 5
@@ -34,6 +36,7 @@ FAILURES_IN_A_ROW_MAX = 5
 NEEDS_NO_CONFIRMATION = (
     f.Delivered, f.AttemptFailed, f.Throttled, f.EventsNumbered, f.EventDropped, f.Parked, f.Unparked,
     f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished, f.HandshakeFailed,
+    f.PaceSet,
 )  # fmt: skip
 _NONE_OPEN: dict[int, OpenEvent] = {}
 ERROR_LENGTH_MAX = 300
@@ -50,6 +53,8 @@ def decide(
             return _outcome(state, policy, command, at, bucket)
         case c.NoteOutage():
             return [_no_attempt(receiver, at, bucket)]
+        case c.LearnPace():
+            return [] if policy is None else _learnt(state, policy, command, at)
         case c.Adopt():
             return [] if policy is None else _adopt(state, policy, command, at, bucket)
         case c.OpenReceiver(position, window, removal):
@@ -69,11 +74,8 @@ def decide(
             return [] if policy is None else [handshake_started(state, policy, at, bucket)]
         case c.RecordHandshake():
             return [] if policy is None else handshake_ended(state, policy, command, at, bucket)
-        case c.ParkReceiver(waiting_since, position):
-            if state.parked and waiting_since in (None, state.waiting_since):
-                return []
-            position = 0 if state.parked or state.opened else position
-            return [f.Parked(receiver=receiver, at=at, waiting_since=waiting_since, position=position)]
+        case c.ParkReceiver():
+            return _parked(state, command, at)
         case c.UnparkReceiver():
             return [f.Unparked(receiver=receiver, at=at)] if state.parked else []
         case c.ResumeReceiver(by):
@@ -117,6 +119,14 @@ def _no_attempt(receiver: str, at: float, bucket: Bucket | None) -> f.Fact:
         receiver=receiver, events=(), at=at, attempt=0, kind=f.NO_ATTEMPT, ours=True, bucket=bucket,
         error=f"{OUTAGE}: this node can connect to no host",
     )  # fmt: skip
+
+
+def _parked(state: State, command: c.ParkReceiver, at: float) -> list[f.Fact]:
+    waiting_since = command.waiting_since
+    if state.parked and waiting_since in (None, state.waiting_since):
+        return []
+    position = 0 if state.parked or state.opened else command.position
+    return [f.Parked(receiver=state.receiver, at=at, waiting_since=waiting_since, position=position)]
 
 
 def _given_up(state: State, command: c.GiveUpEvents, at: float, bucket: Bucket | None) -> f.DeadLettered:
@@ -199,6 +209,22 @@ def _outcome(
     elif verdict is Verdict.RETRY and policy and state.failing_s(at) >= policy.offline.disable_after_s:
         facts += _disabled(state, at, "failing")
     return facts
+
+
+def _learnt(state: State, policy: Policy, command: c.LearnPace, at: float) -> list[f.Fact]:
+    """The fact that the receiver's pace is another one; none if nothing was learnt."""
+    rules, known = rules_in_force(policy, state.limit), state.pace or NOTHING_LEARNT
+    pace = known
+    for observed in command.observed:
+        pace = rules.learn(pace, observed, at)
+    if pace == known:
+        return []
+    limits = rules.limits(pace, at)
+    per_second = 0.0 if limits.resumes_at else limits.per_second
+    return [f.PaceSet(
+        receiver=state.receiver, at=at, pace=pace, per_second=per_second, in_flight=limits.in_flight,
+        limited_by=limits.limited_by, in_flight_by=limits.in_flight_by,
+    )]  # fmt: skip
 
 
 def asks_to_stop(outcome: Answered | Failed) -> bool:

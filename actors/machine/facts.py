@@ -14,6 +14,7 @@ from msgspec import Struct
 from actors.configuration.transform import Transform
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.numbering import Numbered
+from actors.machine.pace.pace import Pace
 
 ERASED = "erased"
 """The reason in facts about events that an operator erased."""
@@ -290,6 +291,21 @@ class TransformSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="tr
     key: str = ""
 
 
+class PaceSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="pace_set"):
+    """Something was learnt about what the receiver can bear; `pace` replaces what was known.
+
+    The limits at that time, if they are below the configured ones: `per_second` attempts (0.0: a pause),
+    `in_flight` at a time, and the members of `adaptive` by which they are.
+    """
+
+    at: float
+    pace: Pace
+    per_second: float | None = None
+    in_flight: int | None = None
+    limited_by: str = ""
+    in_flight_by: str = ""
+
+
 class Retargeted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="retargeted"):
     """The receiver has another URL (`target` is its hash: URLs may hold secrets), and is tried at once."""
 
@@ -458,6 +474,6 @@ Fact = (
     | EventDropped | Parked | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet
     | Retargeted | Paused | Resumed | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
     | AlertRaised | AlertRecovered | AlertsPublished
-    | HandshakeStarted | HandshakeSucceeded | HandshakeFailed | TransformSet
+    | HandshakeStarted | HandshakeSucceeded | HandshakeFailed | TransformSet | PaceSet
 )  # fmt: skip
 AnyFact = Fact | Claimed

@@ -12,6 +12,7 @@ from actors.configuration.transform import Transform, transform_hash
 from actors.machine.bucket import Bucket, RateLimit, next_token_at
 from actors.machine.facts import AlertFact, AlertKind, AttemptFailed, Burial, OutcomeFact
 from actors.machine.numbering import Frontier, Numbered
+from actors.machine.pace.pace import Pace
 
 OPEN_MAX = 256
 """Events that may have a number without being settled (relaxed order; strict order opens one at a time)."""
@@ -151,6 +152,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `transform`: revision of the transform in force; 0: none.
     - `transforms`: that one, and the earlier ones of open events, the newest last.
     - `pseudonym_key`: hash of the key of pseudonyms in force.
+    - `pace`: what was learnt about what the receiver can bear; None if nothing was.
     """
 
     receiver: str
@@ -185,6 +187,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     transform: int = 0
     transforms: tuple[RecordedTransform, ...] = ()
     pseudonym_key: str = ""
+    pace: Pace | None = None
 
     def kept_transform(self, revision: int) -> RecordedTransform | None:
         """The transform of that revision; None if it is gone."""

@@ -216,12 +216,13 @@ class Actor:
             removal_revision=self.removal_revision,
             bucket=tokens.bucket,
             set_aside=tokens.set_aside,
+            paced_at=live.pacing.paced_at if live.pacing else 0.0,
             bounds=pending.posting,
         )
 
     def _advance(self, now: float) -> s.Post | s.PostBatch | None:
         """Perform steps until nothing is left to do, or an attempt has to be made, which is returned."""
-        environment, live, tokens = self.environment, self.live, self.live.tokens
+        environment, live, tokens, pending = self.environment, self.live, self.live.tokens, self.pending
         if not self.loaded or environment.stopped or self.hold_count:
             return None
         while True:
@@ -235,6 +236,7 @@ class Actor:
                     return step
                 case s.Rest() | s.WaitUntil():
                     live.waits_for_room = step.rule is Rule.UNREADY
+                    live.note_wait(step.rule, pending.posts_in_flight, now)
                     if live.waits_for_room:
                         environment.recorder.flush()
                     if tokens.granted_position and not view.barrier_unconfirmed:
@@ -266,10 +268,7 @@ class Actor:
     def _start(self, post: s.Post | s.PostBatch, now: float) -> None:
         """Take the token and the events; the attempt is made at once."""
         live, pending = self.live, self.pending
-        if not post.has_token:
-            live.tokens.take(now, self.environment.epoch)
-        elif live.tokens.granted_position:
-            live.tokens.end_grant(now, self.environment.epoch, used=True)
+        live.start_attempt(now, pending.posts_in_flight + 1, has_token=post.has_token)
         match post:
             case s.Post(event, numbered_first=is_numbered_first):
                 events: tuple[Event, ...] = (event,)
@@ -404,7 +403,7 @@ class Actor:
             self.last_answer = outcome.excerpt()
             if outcome.body and not 200 <= outcome.status < 300:
                 text = failure_text(outcome, policy)
-        live.record(c.RecordOutcome(events, outcome, text), now)
+        live.end_attempt(c.RecordOutcome(events, outcome, text), policy, now)
         for event in events:
             self.burials.answers.remember(event.position, text)
         pending.sent(events, now)

@@ -63,6 +63,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `transforms_known`: asked before a transform is adopted; if not, events wait for it.
     - `outage`: asked before each attempt; tells whether this node can connect to no host.
     - `down_hosts`: asked before each attempt; gives turns to the receivers of a host that is down.
+    - `paces_known`: asked before a learnt pace is recorded; if not, nothing is learnt.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -88,6 +89,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     may_record_alerts: Callable[[], bool] = lambda: True
     handshakes_known: Callable[[], bool] = lambda: True
     transforms_known: Callable[[], bool] = lambda: True
+    paces_known: Callable[[], bool] = lambda: True
     node_holders: NodeHolders = field(default_factory=NodeHolders)
 
 
@@ -134,6 +136,10 @@ class ActorEnvironment(Protocol):
 
     def transforms_known(self) -> bool:
         """True if every node that may take over knows the facts about transforms."""
+        ...
+
+    def paces_known(self) -> bool:
+        """True if every node that may take over knows the fact about paces."""
         ...
 
     def within_lease(self) -> bool:

@@ -65,6 +65,7 @@ class Host:
         self.down_hosts = ports.down_hosts
         self.handshakes_known = ports.handshakes_known
         self.transforms_known = ports.transforms_known
+        self.paces_known = ports.paces_known
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
         self.alerts = AlertWatch(self, ports.alerts, ports.alert_limits, ports.may_record_alerts)
         self.flow_control = FlowControl(ports.set_pulling_paused, ports.saturated, ports.node_holders)

@@ -12,7 +12,10 @@ from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
 from actors.machine.event import Event
 from actors.machine.facts import AlertRaised, AlertRecovered, Delivered, Fact
 from actors.machine.invariants import InvariantBroken, evolve_checked
+from actors.machine.scheduling.learnt_pace import pace_limits
+from actors.machine.scheduling.rules import Rule
 from actors.machine.state import UNCONFIRMED_MAX, State
+from actors.memory.pacing import Pacing, teaches
 from actors.memory.tokens import Tokens
 from actors.ports import EventShaping
 from actors.runtime.environment import ActorEnvironment
@@ -29,11 +32,13 @@ class LiveState:
     - `waits_for_room`: nothing starts before some of them are confirmed.
     - `policy`: the configuration in force.
     - `invalid`: the receiver has a configuration, but never had a valid one.
+    - `pacing`: what is measured to learn the receiver's pace; None as long as nothing is.
     - `failing_restored_at`: when it came into memory, if it was failing by then; else 0.0.
     """
 
-    __slots__ = ("barrier_index", "confirmed", "environment", "failing_restored_at", "invalid", "policy",
-                 "receiver", "state", "tokens", "unconfirmed_deliveries", "waits_for_room")  # fmt: skip
+    __slots__ = ("barrier_index", "confirmed", "environment", "failing_restored_at", "invalid", "pacing",
+                 "policy", "receiver", "state", "tokens", "unconfirmed_deliveries",
+                 "waits_for_room")  # fmt: skip
 
     def __init__(self, receiver: str, environment: ActorEnvironment) -> None:
         self.receiver = receiver
@@ -46,14 +51,57 @@ class LiveState:
         self.barrier_index = 0
         self.unconfirmed_deliveries = 0
         self.waits_for_room = False
+        self.pacing: Pacing | None = None
 
     def restore(self, state: State, policy: Policy | None) -> None:
         """Continue from this state."""
         self.state = self.confirmed = state
         self.policy = policy
+        if state.pace is not None:
+            # Its last recorded attempt began before that.
+            self.pacing = Pacing(state.last.at if state.last else 0.0)
         if state.failing_since is not None:
             self.failing_restored_at = self.environment.clock.now()
             self.environment.failing.restore(state)
+
+    def start_attempt(self, now: float, in_flight: int, *, has_token: bool) -> None:
+        """Take the token of an attempt that starts now, unless it has one; count it if the pace is learnt."""
+        epoch, policy = self.environment.epoch, self.policy
+        if not has_token:
+            self.tokens.take(now, epoch)
+        elif self.tokens.granted_position:
+            self.tokens.end_grant(now, epoch, used=True)
+        if policy is None or (self.pacing is None and not policy.adaptive.measures):
+            return  # The most frequent case.
+        if self.pacing is None:
+            self.pacing = Pacing()
+        per_second = pace_limits(self.state, policy, now).per_second
+        if per_second is not None or self.pacing.is_paced:
+            self.tokens.keep_one()  # Those that came between two paced attempts make no burst afterwards.
+        self.pacing.start(now, in_flight, per_second)
+
+    def end_attempt(self, command: c.RecordOutcome, policy: Policy, now: float) -> None:
+        """Record the outcome of an attempt, and what it teaches about the receiver's pace."""
+        self.record(command, now)
+        outcome, pacing = command.outcome, self.pacing
+        if pacing is None:
+            if not teaches(outcome):
+                return  # The most frequent case.
+            pacing = self.pacing = Pacing()
+        state = self.state
+        observed = pacing.end(policy.adaptive, outcome, now, max(state.throttled_until, state.backoff_until))
+        if observed and self.environment.paces_known():
+            self.record(c.LearnPace(observed), now)
+            if self.state.pace is not state.pace:
+                pacing.recorded(now)
+
+    def note_wait(self, rule: Rule, in_flight: int, now: float) -> None:
+        """Note that this rule holds attempts back, if a learnt limit is behind it."""
+        if self.pacing is None or self.policy is None or rule not in (Rule.PACE, Rule.IN_FLIGHT):
+            return
+        learnt = pace_limits(self.state, self.policy, now).in_flight
+        if rule is Rule.PACE or (learnt is not None and in_flight >= learnt):
+            self.pacing.hold()
 
     def record(self, command: c.Command, now: float) -> None:
         """Decide, fold the facts at once, and give them to the journal, which confirms them later."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from litestar.di import NamedDependency
@@ -74,6 +74,7 @@ class ApiState:
         self.tails = Tails(access, self.valid)
         self.redrive_turns = PacedWork(REDRIVE_PAUSE_S)
         self.jobs = Jobs(access)
+        self.on_close: list[Callable[[], None]] = []
         self._configurations = KnownConfigurations(access.js, access.names, logs=False)
         self._subscriptions: Subscriptions = subscriptions_of(self._configurations)
 
@@ -93,7 +94,9 @@ class ApiState:
         await self.tokens.stop()
 
     def close(self) -> None:
-        """End what would keep the process from stopping."""
+        """End what would keep the process from stopping; `on_close` has what others have to end."""
+        for each in self.on_close:
+            each()
         self.tails.stop()
         self.jobs.halt()
 
@@ -110,6 +113,10 @@ class ApiState:
         """The token of that id, if it is neither revoked nor expired, as far as that is known."""
         found = None if self._stale else self.tokens.get(token)
         return None if found is None or expired(found) else found
+
+    def receivers(self) -> list[str]:
+        """The receivers that exist, as far as they are known, in no order."""
+        return self._configurations.receivers()
 
     async def has(self, receiver: str) -> bool:
         """True if the receiver exists; before the answer is no, the leader is asked.

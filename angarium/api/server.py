@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import uvicorn
+from litestar.types import ASGIApp
 
 from actors.errors import AngariumError
 from angarium.api.api_state import ApiState, open_api_state
@@ -23,7 +24,15 @@ LISTEN_BACKLOG = 1024
 KEEP_ALIVE_S = 75
 """Idle time of a connection: longer than in load balancers, so that they close it first."""
 
+Around = Callable[[ApiState, ASGIApp], ASGIApp]
+"""Serves some paths itself, over the state of the process, and passes all other requests on."""
+
 log = logging.getLogger(__name__)
+
+
+def nothing_around(api: ApiState, app: ASGIApp) -> ASGIApp:
+    """Serve the API alone."""
+    return app
 
 
 class ServeError(AngariumError):
@@ -54,14 +63,19 @@ def url(sock: socket.socket) -> str:
 
 
 async def serve(
-    settings: Settings, here: socket.socket, ready: Callable[[str], None], *, second: bool = False
+    settings: Settings,
+    here: socket.socket,
+    ready: Callable[[str], None],
+    *,
+    second: bool = False,
+    around: Around = nothing_around,
 ) -> None:
     """Serve until cancelled; requests in flight end first. `ready` gets the URL.
 
     Raises `ConnectError`, `ApiError`, `MonitorFailed` and `SettingsError`.
     """
     async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(served(settings, here, second=second))
+        api = await stack.enter_async_context(served(settings, here, second=second, around=around))
         if not second:  # A process that does more than this, such as `angarium dev`, is watched as a node.
             metrics = ApiMetrics(api.requests, api.access.js)
             instance = f"{settings.node}-api"
@@ -76,14 +90,17 @@ async def serve(
 
 
 @asynccontextmanager
-async def served(settings: Settings, here: socket.socket, *, second: bool = False) -> AsyncIterator[ApiState]:
+async def served(
+    settings: Settings, here: socket.socket, *, second: bool = False, around: Around = nothing_around
+) -> AsyncIterator[ApiState]:
     """Serve on that socket while the block runs."""
     with here:
         async with open_api_state(settings, second=second) as api:
             config = uvicorn.Config(
-                application(api), http=BoundedProtocol, ws="none", lifespan="off", log_config=None,
-                access_log=False, server_header=False, proxy_headers=False, backlog=LISTEN_BACKLOG,
-                timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=STOP_TIMEOUT_S,
+                around(api, application(api)), http=BoundedProtocol, ws="none", lifespan="off",
+                log_config=None, access_log=False, server_header=False, proxy_headers=False,
+                backlog=LISTEN_BACKLOG, timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=STOP_TIMEOUT_S,
             )  # fmt: skip
             async with _running(_Server(config), here):
                 try:

@@ -61,9 +61,10 @@ async def prepared(access: Access, kept: DevDirectory, port: int | None) -> Http
 async def serve(settings: Settings, api: HttpApi, ready: Callable[[], None]) -> None:
     """Serve until cancelled. A failure stops nothing else; `ready` is called then, too."""
     from angarium.api import server
+    from angarium.console.app import Console
 
     try:
-        await server.serve(settings, api.here, lambda _: ready(), second=True)
+        await server.serve(settings, api.here, lambda _: ready(), second=True, around=Console)
     except (AngariumError, ConnectError) as error:
         log.error("api.stopped", extra={"why": str(error)})
         ready()

@@ -154,6 +154,7 @@ class Shard:
             may_record_alerts=lambda: context.members.all_know_facts(FactKinds.ALERTS),
             handshakes_known=lambda: context.members.all_know_facts(FactKinds.HANDSHAKES),
             transforms_known=lambda: context.members.all_know_facts(FactKinds.TRANSFORMS),
+            paces_known=lambda: context.members.all_know_facts(FactKinds.PACES),
             node_holders=context.holders,
         )  # fmt: skip
         return Host(claim, ports, unacked_max=MAX_ACK_PENDING)

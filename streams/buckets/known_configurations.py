@@ -185,6 +185,10 @@ class KnownConfigurations:
         known = self._known.get(receiver)
         return known is not None and known.exists
 
+    def receivers(self) -> list[str]:
+        """The receivers that have a configuration, valid or not, in no order."""
+        return [receiver for receiver, known in self._known.items() if known.exists]
+
     def has_record(self, receiver: str) -> bool:
         """True if there is a configuration, valid or not, or one was removed."""
         return receiver in self._known or receiver in self._removals

@@ -64,6 +64,7 @@ class FactKinds(IntEnum):
     ALERTS = 1
     HANDSHAKES = 2
     TRANSFORMS = 3
+    PACES = 4
 
 
 FACTS_KNOWN = max(FactKinds)

@@ -29,7 +29,7 @@ from streams.journal.snapshots import Snapshot, Snapshots
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import JetStream
-from streams.nats.protocol import epoch_of
+from streams.nats.protocol import timestamp_of
 from streams.nats.retry import Pauses, retry_until_answered, stream_info
 
 LOADS_AT_ONCE = 64
@@ -245,7 +245,7 @@ def _fold(loaded: dict[str, Snapshot | None], tail: list[RecordedFlush]) -> dict
 
 def _check_age(bucket: StreamInfo, oldest: RecordedFlush) -> None:
     """Without a checkpoint, check that the journal has all facts, unless the checkpoint's bucket is gone."""
-    if oldest.stored_at < epoch_of(bucket.created) - CLOCK_SKEW_S:
+    if oldest.stored_at < timestamp_of(bucket.created) - CLOCK_SKEW_S:
         raise StreamRecreated(
             f"{bucket.name} was recreated: it was created {bucket.created}, after the journal was started, "
             f"and the snapshots that belong to it are gone; see angarium doctor"

@@ -19,6 +19,10 @@ PURE_IMPORTS = frozenset({
     "functools", "hashlib", "heapq", "itertools", "jmespath", "math", "msgspec", "operator", "re", "string",
     "struct", "typing", "urllib", "warnings",
 })  # fmt: skip
+SHARED_BY_THE_API = frozenset({
+    "admission", "api_state", "background", "examination", "problems", "queries",
+})  # fmt: skip
+"""The parts of `angarium.api` that the console has, too, which do not depend on requests of the API."""
 AWAITING_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
 CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "formatdate", "localtime"})
 
@@ -88,6 +92,15 @@ def operations_do_not_talk(module: Module) -> Iterator[str]:
     if module.path[:2] == ("angarium", "operations"):
         for path in imports(module):
             if path[0] == "click" or path[:2] == ("angarium", "terminal"):
+                yield f"imports {'.'.join(path)}"
+
+
+def the_console_shares_little(module: Module) -> Iterator[str]:
+    """The console has operations, and of the API the state of the process, its problems and its queries."""
+    if module.path[:2] == ("angarium", "console"):
+        for path in imports(module):
+            inside = path[:2] == ("angarium", "api") and len(path) > 2 and path[2] not in SHARED_BY_THE_API
+            if inside or path[:2] == ("angarium", "cli"):
                 yield f"imports {'.'.join(path)}"
 
 

@@ -19,12 +19,12 @@ ENTRIES_MAX = 16
 WIDE_FOLDERS = frozenset({"streams", "angarium"})
 """Packages whose folders are subjects of their own; `docs/tour.md` says what each is for."""
 ONE_MEANING: dict[str, tuple[tuple[str, ...], ...]] = {
-    "cursor": (("actors",), ("angarium", "api"), ("angarium", "terminal")),
+    "cursor": (("actors",), ("angarium", "api"), ("angarium", "console"), ("angarium", "terminal")),
     "mark": (("streams",), ("angarium", "ledger"), ("angarium", "node"), ("angarium", "cli"),
              ("angarium", "operations", "live", "journal_pages")),
 }  # fmt: skip
-"""Words for one thing each, and its home: how far an actor has read (for the API, a page of a list; for the
-terminal, the place of the next letter), and the last known message of a stream."""
+"""Words for one thing each, and its home: how far an actor has read (for the API and the console, a page of a
+list; for the terminal, the place of the next letter), and the last known message of a stream."""
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 SHAPELESS_NAMES = re.compile(r"_*(utils?|helpers?|common|managers?|misc)\Z")
 PREPOSITIONS = frozenset({"of", "on", "to"})

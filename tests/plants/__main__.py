@@ -10,9 +10,9 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+from actors.machine.pace.pace import PaceRule
 from tests.plants.cases import CASES, Case
 from tests.plants.other_sizes import OTHER_SIZES
-from tests.plants.pace.pace import Rule
 from tests.plants.sender import Profile
 from tests.plants.trials import HEADERS, LENGTH_S, RULES, Score, run
 
@@ -36,7 +36,10 @@ def last_cells(scores: Sequence[Score]) -> list[str]:
 
 
 def table(
-    rules: dict[str, Callable[[Profile], Rule]], cases: Sequence[Case], seeds: Sequence[int], length_s: int
+    rules: dict[str, Callable[[Profile], PaceRule]],
+    cases: Sequence[Case],
+    seeds: Sequence[int],
+    length_s: int,
 ) -> str:
     """The table in Markdown: a row for each plant, a column for each rule."""
     columns = [[f"| {name} |" for name in ("plant", "---", *(case.name for case in cases))]]

@@ -4,8 +4,8 @@ from itertools import pairwise
 from random import Random
 
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
+from actors.machine.pace.in_force import Together
 from actors.machine.state import OPEN_MAX
-from tests.plants.pace.together import Together
 from tests.plants.receivers import Headers, Reply
 from tests.plants.sender import Profile, Sender
 from tests.plants.timeline import Timeline

@@ -5,13 +5,14 @@ from random import Random
 
 from msgspec import Struct
 
+from actors.machine.pace.after_429 import After429
+from actors.machine.pace.concurrency import CountedRefusals
+from actors.machine.pace.in_force import Together
+from actors.machine.pace.pace import PaceRule
+from actors.machine.pace.smart import Smart
+from actors.machine.pace.told import RateHeaders
 from tests.plants.cases import Case
-from tests.plants.pace.after_429 import After429
-from tests.plants.pace.concurrency import CountedRefusals, FewWaiting, LatencyGradient
-from tests.plants.pace.pace import Rule
-from tests.plants.pace.smart import Smart
-from tests.plants.pace.together import Together
-from tests.plants.pace.told import RateHeaders
+from tests.plants.other_rules import FewWaiting, LatencyGradient
 from tests.plants.receivers import Limited, Workers
 from tests.plants.sender import Profile, Sender
 from tests.plants.timeline import Timeline
@@ -43,13 +44,13 @@ class Score(Struct, frozen=True, kw_only=True):
     recovery_s: float | None
 
 
-def _with_headers(rule: Rule, profile: Profile) -> Rule:
+def _with_headers(rule: PaceRule, profile: Profile) -> PaceRule:
     return Together((RateHeaders(profile.rate.per_second), rule))
 
 
 HEADERS = "headers"
 """Rules with that name differ from others only on plants that tell something."""
-RULES: dict[str, Callable[[Profile], Rule]] = {
+RULES: dict[str, Callable[[Profile], PaceRule]] = {
     "none": lambda profile: Together(),
     "after_429": lambda profile: After429(profile.rate.per_second),
     HEADERS: lambda profile: RateHeaders(profile.rate.per_second),
@@ -71,7 +72,7 @@ def jain(shares: Sequence[float]) -> float:
 
 def run(
     case: Case,
-    rule: Callable[[Profile], Rule],
+    rule: Callable[[Profile], PaceRule],
     seed: int = 1,
     length_s: int = LENGTH_S,
     taken_over_at: Sequence[float] = (),

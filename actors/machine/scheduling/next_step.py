@@ -13,6 +13,7 @@ from actors.machine.numbering import is_duplicate
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.batches import assemble, post_of
 from actors.machine.scheduling.expiry import give_up_due, next_given_up, own_reason
+from actors.machine.scheduling.learnt_pace import pace_limits, paced_start_at
 from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.unverified import OLDER_NODES_EVERY_S, step_while_unverified
 from actors.machine.scheduling.view import View
@@ -58,7 +59,7 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     if not (cursor.counted or cursor.counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:
         return s.CountBacklog(cursor.read_to)
     posts = len(view.in_flight) if policy.batch is None else view.posts_in_flight
-    if posts >= concurrency_of(state, policy):
+    if posts >= concurrency_of(state, policy, now):
         return _IN_FLIGHT
     head = view.head
     if head and _is_over(state, head):
@@ -77,11 +78,14 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     return _UNCONFIRMED if waits else step
 
 
-def concurrency_of(state: State, policy: Policy) -> int:
+def concurrency_of(state: State, policy: Policy, now: float) -> int:
     """The number of attempts that may be in flight; a relaxed receiver that failed is tried by one alone."""
     if policy.order == "strict" or state.failures_in_a_row >= FAILURES_IN_A_ROW_MAX:
         return 1
-    return policy.concurrency
+    if state.pace is None and not policy.adaptive.smart:
+        return policy.concurrency  # The most frequent case.
+    learnt = pace_limits(state, policy, now).in_flight
+    return policy.concurrency if learnt is None else min(policy.concurrency, learnt)
 
 
 def candidates(state: State, policy: Policy, view: View) -> Iterator[OpenEvent | None]:
@@ -169,7 +173,12 @@ def _step_for(
         return _UNREADY
     if not view.bounds.may_reach:
         return _OUTAGE
-    has_token = state.limit is None or view.granted_position == event.position
+    granted = view.granted_position == event.position
+    if (state.pace is not None or policy.adaptive.smart) and not granted:
+        due_at = paced_start_at(state, policy, now, view.paced_at)
+        if now < due_at:
+            return _wait(now, min(due_at, ends_at), Rule.PACE, drops=view.has_unacked)
+    has_token = state.limit is None or granted
     if not has_token and state.limit and view.bucket:
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
         if take(filled) is None:

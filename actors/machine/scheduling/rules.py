@@ -54,6 +54,7 @@ class Rule(Enum):
     UNREADY = "the shard starts nothing now, or too many of the receiver's events are not confirmed yet"
     OUTAGE = "this node can connect to no host"
     OLDER_NODES = "it has not proved itself, and a node lives that does not know handshakes"
+    PACE = "its learnt rate spaces attempts, and the next one is not due yet"
     TOKEN = "no token is left"
     HANDSHAKE = "it has not proved itself, and nothing stands in the way of a handshake"
     DOWN_HOST = "its host cannot be connected to, and it is the turn of another receiver there"

@@ -135,6 +135,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     - `removal_revision`: revision of the last removal of its configuration.
     - `bucket`: its tokens now; None if it has no rate limit.
     - `set_aside`: tokens of attempts that are recorded and not made yet, pings included.
+    - `paced_at`: when the last attempt was due under a learnt rate.
     - `bounds`: bounds that the shard sets, each computed only when it is asked for.
     """
 
@@ -157,6 +158,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     removal_revision: int = 0
     bucket: Bucket | None = None
     set_aside: int = 0
+    paced_at: float = 0.0
     bounds: BoundsView = NoBounds()
 
     @property

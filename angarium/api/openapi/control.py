@@ -47,7 +47,7 @@ _STATE = {
     "queued": 0, "backlog": 0, "parked": False, "head": None, "disabled": None, "resume_at": None,
     "failing_since": None, "alerts": {}, "consecutive_failures": 0,
     "bucket": {"tokens": 10.0, "limit": 10.0, "per": "second", "burst": 10, "effective_limit": 10.0},
-    "handshake": None, "transform": None,
+    "pace": None, "handshake": None, "transform": None,
 }  # fmt: skip
 
 

@@ -144,7 +144,7 @@ PUBLISH_BATCH: dict[str, Any] = {
         **problems(400, 408, 413, 415, 422, 429),
     },
 }
-_WAITING = {
+_TIMED = {
     "id": _ID, "tenant": "acme", "type": "order.created",
     "deliver_at": "2026-12-24T18:00:00.000Z", "due_at": "2026-12-24T18:00:00.000Z",
     "published_at": "2026-12-01T09:30:00.123Z", "receiver": None, "bytes": 11,
@@ -153,9 +153,7 @@ LIST_LATER: dict[str, Any] = {
     "summary": "List the events that wait for their time",
     "tags": ["publish"],
     "responses": {
-        200: result(
-            LaterEvents, "Waiting events, the next first", {"events": [_WAITING], "next_cursor": None}
-        ),
+        200: result(LaterEvents, "Waiting events, the next first", {"events": [_TIMED], "next_cursor": None}),
         **problems(),
     },
 }
@@ -166,7 +164,7 @@ CANCEL_LATER: dict[str, Any] = {
         200: result(
             CancelledEvents,
             "The event is never delivered",
-            {"cancelled": [_WAITING], "before": 0, "too_late": 0},
+            {"cancelled": [_TIMED], "before": 0, "too_late": 0},
         ),
         **problems(409),
     },

@@ -18,8 +18,9 @@ from angarium.api.api_state import ApiState, InjectedApi
 from angarium.api.openapi.publishing import ITEMS_MAX, PUBLISH_BATCH, BatchAnswer, BatchItem, ItemAnswer
 from angarium.api.problems import Fault, ProblemRaised, invalid, not_json, problem_of
 from angarium.api.requests.bodies import check_json, json_pointer, read_body
+from angarium.api.requests.event_ids import ID_TEXT, is_id
 from angarium.api.requests.headers import Headers, header, headers_by_name
-from angarium.api.routes.publishing import ID_TEXT, Asked, is_id, must_exist, within_rate
+from angarium.api.routes.publishing import Asked, must_exist, within_rate
 from angarium.operations.events.accept import Accepted, accept_all, check_unsent
 from angarium.operations.events.message import NewEvent, delivery_time
 from angarium.operations.failures import OperationError, not_done

@@ -1,6 +1,5 @@
 """Control: the live state of a receiver, and requests to its owner, answered once they are recorded."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -23,6 +22,7 @@ from angarium.api.openapi.control import (
 )
 from angarium.api.problems import Fault, invalid, result_of
 from angarium.api.queries.ask_ledger import ask_ledger, past_ms
+from angarium.api.queries.journeys import operation_for
 from angarium.api.queries.times import Moment, moment
 from angarium.operations.control_requests.inspection import StateDocument, inspect_receiver
 from angarium.operations.control_requests.operator_actions import (
@@ -39,15 +39,6 @@ from angarium.operations.ledger_queries.state_at import state_at
 from angarium.operations.receiver_list.listing import get_health
 
 PATH = "/v1/tenants/{tenant:str}/receivers/{name:str}"
-_REMEDIES: Mapping[str, str] = {"resume": "POST {}/resume", "put": "PUT {}"}
-"""The requests of the API by the remedies of a live state."""
-
-
-def operation_for(remedy: str | None, receiver: str) -> str | None:
-    """The operation of the API that does what an operator has to do for a receiver."""
-    tenant, _, name = receiver.partition(".")
-    operation = _REMEDIES.get(remedy or "")
-    return None if operation is None else operation.format(f"/v1/tenants/{tenant}/receivers/{name}")
 
 
 @get(f"{PATH}/state", opt=needs("read"), **GET_RECEIVER_STATE)

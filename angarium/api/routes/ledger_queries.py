@@ -18,31 +18,22 @@ from angarium.api.openapi.ledger_queries import (
     LIST_MINUTES,
     AttemptItem,
     AttemptPage,
-    DeliveryItem,
-    DueItem,
-    ErasedItem,
     FailingItem,
     HistoryPage,
     JourneyPage,
     LateItem,
     MinutePage,
-    WaitingDeliveryItem,
     WorstReceivers,
 )
-from angarium.api.problems import Fault, invalid, not_found, problem_of
+from angarium.api.problems import Fault, invalid
 from angarium.api.queries.ask_ledger import ask_ledger, period_ms
 from angarium.api.queries.cursors import MinuteCursor, PageSize, TimeCursor, cursor_of, start_of
-from angarium.api.queries.event_searches import search_streams
+from angarium.api.queries.journeys import JourneyCursor, journey_of_event
 from angarium.api.queries.times import Moment, moment, seconds
-from angarium.api.routes.control import operation_for
-from angarium.api.routes.publishing import ID_TEXT, is_id
 from angarium.ledger.ledger_answers import AttemptFilter
-from angarium.operations.events.search import EventSearch
-from angarium.operations.failures import NotDone
 from angarium.operations.ledger_queries.attempts import attempts_page
 from angarium.operations.ledger_queries.audit import AuditDocument, audit, document
 from angarium.operations.ledger_queries.history import history_page
-from angarium.operations.ledger_queries.journey import Journey, recorded_journey
 from angarium.operations.ledger_queries.minutes import minutes_page
 from angarium.operations.ledger_queries.worst_receivers import find_worst
 from streams.reading.messages import type_problem
@@ -55,12 +46,6 @@ AUDITED_MAX = 100_000
 WITHIN_MAX_S = 30 * 86_400.0
 
 EventId = Annotated[str, PathParameter(description="The event's id.")]
-JourneyCursor = Annotated[
-    str | None,
-    QueryParameter(
-        pattern=r"^[A-Za-z0-9_-]{1,64}:[0-9]{1,15}$", description="The `next_cursor` of the previous page."
-    ),
-]
 Status = Annotated[
     str | None,
     QueryParameter(pattern=r"^[1-5]([0-9]{2}|xx)$", description="A status, such as 503, or a class, 5xx."),
@@ -154,60 +139,7 @@ async def get_event(
     cursor: JourneyCursor = None,
 ) -> JourneyPage:
     """Show an event's deliveries to the tenant's receivers, and where it still waits."""
-    if not is_id(event):
-        raise not_found(f"an event's id is {ID_TEXT}")
-    name, _, sequence = (cursor or "").partition(":")
-    after = (f"{tenant}.{name}", int(sequence)) if cursor else ("", 0)
-    with api.search_limits.admit(tenant):
-        found = await ask_ledger(
-            api, tenant, lambda ledger: recorded_journey(ledger, event, tenant, after=after, limit=limit)
-        )
-        last = found.deliveries[-1]["receiver"] if found.more else None
-        why_unrecorded = found.ledger.why_unrecorded
-        search = await search_streams(api, tenant, event, found.recorded, after[0], last, why_unrecorded)
-    if isinstance(search, NotDone):
-        if not found.deliveries:
-            raise problem_of(search)
-        waiting, why_none, notes = None, None, [f"where it waits is not known: {search.text}"]
-        erased, due = None, None
-    else:
-        _check_known(event, found, search)
-        waiting, why_none, notes = _waiting(search), search.why_none or None, search.notes
-        erased = next((ErasedItem(at=each.at, by=each.by) for each in search.erased), None)
-        due = [DueItem(each.due_at, each.accepted_at, each.late_s) for each in search.due]
-    return JourneyPage(
-        event_id=event, deliveries=msgspec.convert(found.deliveries, list[DeliveryItem]), waiting=waiting,
-        why_none=why_none, erased=erased, due=due, notes=notes, next_cursor=_following(found),
-        ledger=found.ledger,
-    )  # fmt: skip
-
-
-def _check_known(event: str, found: Journey, search: EventSearch) -> None:
-    """Raises `ProblemRaised` with the reasons if neither the ledger nor a stream has the event."""
-    if not (found.deliveries or search.waiting or search.stored or search.erased):
-        late = filter(None, [found.ledger.late])
-        reasons = "; ".join((search.why_none, *search.notes, *found.ledger.lacking, *late))
-        raise not_found(f"{search.why_unknown(event)}: {reasons}")
-
-
-def _waiting(search: EventSearch) -> list[WaitingDeliveryItem]:
-    """The receivers for which the event waits, each with the operation that is the remedy."""
-    return [
-        WaitingDeliveryItem(
-            receiver=each.receiver, stored_at=each.stored_at, place=each.place, waiting=each.waiting,
-            due_s=each.due_s, why=each.why, remedy=operation_for(each.remedy, each.receiver),
-            again=each.again or None,
-        )
-        for each in search.waiting
-    ]  # fmt: skip
-
-
-def _following(found: Journey) -> str | None:
-    """The cursor of the page after this one."""
-    if not found.more:
-        return None
-    last = found.deliveries[-1]
-    return f"{last['receiver'].partition('.')[2]}:{last['sequence']}"
+    return await journey_of_event(api, tenant, event, limit, cursor)
 
 
 @get("/v1/tenants/{tenant:str}/top", opt=needs("read"), **GET_TOP)

@@ -23,13 +23,12 @@ from angarium.api.openapi.publishing import (
 )
 from angarium.api.problems import Fault, ProblemRaised, hidden, invalid, not_found, result_of, unavailable
 from angarium.api.requests.bodies import read_body
+from angarium.api.requests.event_ids import ID_TEXT, is_id
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.operations.events.accept import Accepted, accept, check_unsent
 from angarium.operations.events.message import NewEvent, delivery_time
 from streams.reading.messages import CONTENT_TYPE_DEFAULT, TYPE_DEFAULT, is_content_type, trace, type_problem
 
-_ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
-ID_TEXT = "1 to 128 of A-Z a-z 0-9 _ - :"
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?\Z")
 _KEY_TEXT = "1 to 255 printable ASCII characters"
 
@@ -214,8 +213,3 @@ def idempotency_key(headers: Headers) -> str:
     if not _KEY.match(key):
         raise invalid(Fault(header="idempotency-key", detail=_KEY_TEXT))
     return key
-
-
-def is_id(text: str) -> bool:
-    """True if an event can have that id."""
-    return _ID.match(text) is not None

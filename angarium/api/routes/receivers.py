@@ -18,10 +18,12 @@ from angarium.api.openapi.receivers import (
     PATCH_RECEIVER,
     PUT_RECEIVER,
     TEST_FILTER,
+    TEST_TRANSFORM,
     ReceiverItem,
     ReceiverPage,
     RemovedReceiver,
     StoredReceiver,
+    TransformTrialRequest,
     TrialRequest,
 )
 from angarium.api.problems import ProblemRaised, result_of
@@ -30,13 +32,14 @@ from angarium.api.requests import conditions
 from angarium.api.requests.bodies import check_json, decoded, json_body
 from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
 from angarium.api.requests.headers import headers_by_name
-from angarium.operations.configurations.filter_trial import FilterTrial, try_filter
 from angarium.operations.configurations.get import get_configuration, list_configurations
 from angarium.operations.configurations.patch import patch_configuration
 from angarium.operations.configurations.proposal import PutResult
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
 from angarium.operations.configurations.remove import remove_receiver
 from angarium.operations.configurations.rotate import Rotated, rotate_secret
+from angarium.operations.configurations.trials.filter_trial import FilterTrial, try_filter
+from angarium.operations.configurations.trials.transform_trial import TransformTrial, try_transform
 from angarium.operations.failures import NotDone
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health
@@ -150,6 +153,17 @@ async def test_receiver_filter(
     given = decoded(await json_body(request, api.limits) or b"{}", TrialRequest)
     with api.control_limits.admit(tenant):
         return result_of(await try_filter(api.access, f"{tenant}.{name}", given.filter, given.last))
+
+
+@post(f"{PATH}/test-transform", status_code=200, opt=needs("manage"), **TEST_TRANSFORM)
+async def test_receiver_transform(
+    request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi
+) -> Response[TransformTrial]:
+    """Show how the last events would look to a receiver."""
+    given = decoded(await json_body(request, api.limits) or b"{}", TransformTrialRequest)
+    with api.control_limits.admit(tenant):
+        done = await try_transform(api.access, f"{tenant}.{name}", given.transform, given.last)
+    return Response(result_of(done), headers=NOT_KEPT)
 
 
 def _changed(api: ApiState, receiver: str, outcome: T | NotDone, asked: Condition) -> T:

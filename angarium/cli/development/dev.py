@@ -116,6 +116,7 @@ def _show_api(api: "HttpApi") -> None:
     if api.port != api.wanted:
         output.note(f"port {api.wanted} is taken: HTTP uses {api.port}, and keeps it for this directory")
     output.say(f"HTTP on {api.url}, token: {api.token}")
+    output.say(f"console on {api.url}/console: sign in with that token")
 
 
 def _publishing(ready: "Ready") -> list[str]:

@@ -29,11 +29,13 @@ CHECKED = "checked"
 def api(host: str | None, port: int | None, **given: Any) -> None:
     """Serve the HTTP API until Ctrl-C: publish and manage with curl. Run as many as you like.
 
+    The same address has the console under /console: look and act in a browser.
+
     It speaks plain HTTP. Put a TLS proxy in front of it. Tokens are made by `angarium token create`.
     """
     from importlib.util import find_spec
 
-    if find_spec("litestar") is None or find_spec("uvicorn") is None:
+    if any(find_spec(each) is None for each in ("litestar", "uvicorn", "jinja2")):
         raise click.ClickException("the HTTP API is not installed: install the extra api (see README)")
     settings = options.settings_of(given, log_level="info")
     run_long(_serve(settings, host, port))
@@ -46,13 +48,14 @@ async def _serve(settings: Settings, host: str | None, port: int | None) -> None
 
     from angarium.access import with_access
     from angarium.api.server import bind_socket, serve
+    from angarium.console.app import Console
 
     end_on_sigterm()
     usual_host, usual_port = address(settings.api)
     here = bind_socket(usual_host if host is None else host, usual_port if port is None else port)
     with suppress(asyncio.CancelledError):
         await with_access(settings, _check)
-        await serve(settings, here, lambda url: output.say(f"serving on {url}"))
+        await serve(settings, here, lambda url: output.say(f"serving on {url}"), around=Console)
 
 
 async def _check(access: "Access") -> None:

@@ -292,7 +292,7 @@ def listed(row: ReceiverFindings) -> ListedReceiver:
     rate = members.get("rate")
     return ListedReceiver(
         receiver=row.name,
-        url=_url_without_query(members.get("url", "")),
+        url=url_without_query(members.get("url", "")),
         order=members.get("order", "strict"),
         rate=None if rate is None else _rate(rate),
         signed=bool(members.get("secrets")),
@@ -310,7 +310,7 @@ def listed(row: ReceiverFindings) -> ListedReceiver:
     )
 
 
-def _url_without_query(url: object) -> str:
+def url_without_query(url: object) -> str:
     """The URL without its query; one that cannot be parsed is hidden, since a password may be in it."""
     try:
         parse_target(text := str(url))

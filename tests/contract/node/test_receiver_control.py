@@ -196,6 +196,7 @@ async def test_a_node_knows_of_an_older_one_that_no_newer_fact_may_be_recorded(
         await until(lambda: len(node.owned) == SHARDS)
         hosts = [each.host for each in node.owned.values()]
         assert all(each.handshakes_known() and each.transforms_known() for each in hosts)
+        assert all(each.paces_known() for each in hosts)
         older = Member(
             node="older", started_at=0.0, version="0", heartbeat=1, ttl_s=60.0, facts=FactKinds.ALERTS
         )
@@ -203,3 +204,4 @@ async def test_a_node_knows_of_an_older_one_that_no_newer_fact_may_be_recorded(
         await until(lambda: "older" in node.context.members.live)
         assert node.owned
         assert not any(each.handshakes_known() or each.transforms_known() for each in hosts)
+        assert not any(each.paces_known() for each in hosts)

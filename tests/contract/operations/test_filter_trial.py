@@ -9,7 +9,7 @@ import pytest
 
 from actors.times_as_text import instant_text
 from angarium.access import Access
-from angarium.operations.configurations.filter_trial import FilterTrial, try_filter
+from angarium.operations.configurations.trials.filter_trial import FilterTrial, try_filter
 from angarium.operations.failures import NotDone
 from angarium.operations.installation.doctor import filter_findings as filter_findings_module
 from angarium.operations.installation.doctor.filter_findings import filter_findings

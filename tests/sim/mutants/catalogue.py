@@ -66,6 +66,7 @@ from tests.sim.mutants.storage import STORAGE_MUTANTS
 from tests.sim.mutants.tails import TAIL_MUTANTS
 from tests.sim.mutants.unknown_receivers import UNKNOWN_MUTANTS
 from tests.sim.outages.mutants import OUTAGE_MUTANTS
+from tests.sim.paces.mutants import PACE_MUTANTS
 from tests.sim.resending.mutants import RESENDING_MUTANTS
 from tests.sim.scenarios import abort_and_disable, backlogs, rates, reading, width
 from tests.sim.scenarios import numbering as numbers
@@ -253,7 +254,7 @@ def _oldest_or_next(state: State, policy: Policy, view: View) -> Iterator[OpenEv
     yield next((each for each in state.open if each.position not in view.in_flight), None)
 
 
-def _width_of_config(state: State, policy: Policy) -> int:
+def _width_of_config(state: State, policy: Policy, now: float) -> int:
     return 1 if policy.order == "strict" else policy.concurrency
 
 
@@ -431,7 +432,7 @@ ALL = [
            ((Journal, "add", _add_no_acceptance),)),
     Mutant("width-unbounded", "up to `concurrency` in flight",
            ((scheduling, "concurrency_of",
-             lambda state, policy: 1 if policy.order == "strict" else OPEN_MAX),)),
+             lambda state, policy, now: 1 if policy.order == "strict" else OPEN_MAX),)),
     Mutant("width-while-down", "after five failures in a row, back through a single attempt",
            ((scheduling, "concurrency_of", _width_of_config),), width.receiver_is_down),
     Mutant("open-unbounded", "at most 256 events are open",
@@ -493,5 +494,6 @@ ALL += [
     *BATCH_MUTANTS, *RESENDING_MUTANTS, *LEADER_MUTANTS, *STORAGE_MUTANTS, *UNKNOWN_MUTANTS, *TAIL_MUTANTS,
     *ALERT_MUTANTS, *HANDSHAKE_MUTANTS, *CHOOSING_MUTANTS, *TRANSFORM_MUTANTS, *TIMED_MUTANTS,
     *OUTAGE_MUTANTS,
+    *PACE_MUTANTS,
 ]  # fmt: skip
 BY_NAME = {mutant.name: mutant for mutant in ALL}

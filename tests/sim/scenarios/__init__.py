@@ -9,6 +9,7 @@ from tests.sim.batches import scenarios as batches
 from tests.sim.choosing import scenarios as choosing
 from tests.sim.handshakes import scenarios as handshakes
 from tests.sim.outages import scenarios as outages
+from tests.sim.paces import scenarios as paces
 from tests.sim.resending import scenarios as resending
 from tests.sim.scenarios import (
     abort_and_disable,
@@ -38,6 +39,8 @@ from tests.sim.timed import scenarios as timed
 from tests.sim.transforms import scenarios as transforms
 
 ALL = (
+    paces.nothing_is_left_when_the_owner_dies, paces.little_is_left_when_the_owner_dies,
+    paces.receiver_answers_429_and_its_owner_dies, paces.learnt_rate_ends, paces.limits_are_told_at_random,
     ownership.answer_to_a_renewal_is_read_late, ownership.journal_ages_out,
     ownership.zombie_has_a_renewed_lease, ownership.replicas_do_not_show_heartbeats,
     ownership.owner_comes_back_after_the_last_read, ownership.node_sleeps_through_its_first_heartbeat,

@@ -70,6 +70,7 @@ class Receivers:
     - `secrets`: the one that a receiver has, if it is not the newest of its configuration.
     - `allowed_per_minute`: requests a minute that they allow in handshakes of CloudEvents.
     - `proof_after_s`: the time that they take for a handshake.
+    - `next_answers`: those of a receiver that is set on an order of them, one for each attempt.
     """
 
     def __init__(self, world: World, names: Sequence[str], watcher: Watcher) -> None:
@@ -87,11 +88,13 @@ class Receivers:
         self.secrets: dict[str, str] = {}
         self.allowed_per_minute: int | None = None
         self.proof_after_s = 0.0
+        self.next_answers: dict[str, list[Answered]] = {}
 
     def calm(self) -> None:
         self._tempers = dict.fromkeys(self._tempers, GOOD)
         self._wishes = {}
         self.secrets.clear()
+        self.next_answers.clear()
 
     def change(self, name: str) -> None:
         """Another temper."""
@@ -213,6 +216,8 @@ class SimSender:
     def _outcome(self, manner: Manner, receiver: str) -> Outcome:
         receivers = self._receivers
         chance = receivers.chance
+        if answers := receivers.next_answers.get(receiver):
+            return answers.pop(0)
         match manner:
             case Manner.TAKES | Manner.TAKES_SLOWLY:
                 return _answer(chance.choice((200, 201, 204)))

@@ -321,7 +321,8 @@ class ShardWorld:
         self.alerts = AlertWriter(self)
         self.logged_alerts: list[AlertFact] = []
         self.settings = SettingsByTenant()
-        self.all_know_alerts = self.all_know_handshakes = self.all_know_transforms = True
+        self.all_know_alerts = self.all_know_handshakes = True
+        self.all_know_transforms = self.all_know_paces = True
         self.totals = DeliveryTotals()
         self.journal = Journal(self)
         self.within_lease = True
@@ -368,7 +369,7 @@ class ShardWorld:
             may_record_alerts=lambda: self.all_know_alerts,
             handshakes_known=lambda: self.all_know_handshakes,
             transforms_known=lambda: self.all_know_transforms,
-            node_holders=self.node_holders,
+            paces_known=lambda: self.all_know_paces, node_holders=self.node_holders,
         )  # fmt: skip
         self.host = Host(claim, ports, unacked_max=self.unacked_max)
         states = self.journal.folded

@@ -15,7 +15,7 @@ from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy
 from actors.ids import tenant_of
 from actors.machine.event import Event
-from angarium.operations.configurations.filter_trial import count_failed, subscribes, tried_events
+from angarium.operations.configurations.trials.filter_trial import count_failed, subscribes, tried_events
 from angarium.operations.installation.doctor.finding import Finding, warning
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.topology import Installation

@@ -52,6 +52,7 @@ OPERATIONS: dict[str, Scope] = {
     "POST /v1/tenants/{tenant}/receivers/{name}/resume": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/rotate-secret": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/test-filter": "manage",
+    "POST /v1/tenants/{tenant}/receivers/{name}/test-transform": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/skip": "manage",
     "POST /v1/tenants/{tenant}/receivers/{name}/verify": "manage",
     "GET /v1/tenants/{tenant}/receivers/{name}/state": "read",

@@ -63,7 +63,7 @@ class Network:
         )  # fmt: skip
 
     async def close(self) -> None:
-        """Close no connection: none is open."""
+        """Close nothing, since nothing is open."""
 
     async def attempt(self, tenant: str, number: int) -> Outcome:
         return await self.to(f"{tenant}.r{number}", f"https://45.0.{number}.1/")

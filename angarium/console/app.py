@@ -1,0 +1,120 @@
+"""The application of the console: its pages behind their guard, and every error as a page."""
+
+from functools import cache
+from typing import Any, cast
+
+from litestar import Litestar, Request, Response, Router
+from litestar.di import Provide
+from litestar.enums import HttpMethod, ScopeType
+from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
+from msgspec.structs import replace
+
+from angarium.access import Access
+from angarium.api.api_state import ApiState
+from angarium.api.problems import problem_for
+from angarium.console.admission import SESSION, SESSION_COOKIE, SignInNeeded, guard, session_of
+from angarium.console.console_state import CONSOLE, ConsoleState
+from angarium.console.pages import (
+    dead_letters,
+    events,
+    files,
+    fleet,
+    live,
+    overview,
+    receiver,
+    receiver_actions,
+    receivers,
+    redrive,
+    sign_in,
+)
+from angarium.console.sessions import ConsoleSession
+from angarium.console.showing.answers import cookie, page, redirect
+
+PATH = "/console"
+FORM_BYTES_MAX = 64 << 10
+
+BEHIND_SIGN_IN = (
+    overview.show_overview,
+    receivers.list_receivers, receiver.show_receiver,
+    receiver_actions.preview_action, receiver_actions.do_action,
+    events.find_event, events.show_event,
+    dead_letters.list_dead_letters, dead_letters.show_dead_letter, dead_letters.save_body,
+    redrive.preview_redrive, redrive.do_redrive, redrive.show_job,
+    fleet.show_fleet,
+    live.follow_attempts,
+    sign_in.sign_out,
+)  # fmt: skip
+"""The pages for those who have signed in; each names its scopes with `needs`."""
+OPEN = (sign_in.show_sign_in, sign_in.do_sign_in, files.get_file)
+
+
+class Console:
+    """The ASGI application of a process: the console's paths, and around it another application."""
+
+    def __init__(self, api: ApiState, app: ASGIApp) -> None:
+        self._api = api
+        self._state = ConsoleState(api)
+        api.on_close.append(self._state.close)
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP or not is_ours(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        method = scope["method"]
+        if method == "HEAD":  # The answer to GET, of which the server sends no body.
+            scope = cast(HTTPScope, {**scope, "method": HttpMethod.GET})
+        scope["state"] = {CONSOLE: self._state}
+        await routes()(scope, receive, self._api.requests.counting(send, method))
+
+
+def is_ours(path: str) -> bool:
+    """True for the paths of the console."""
+    return path == PATH or path.startswith(f"{PATH}/")
+
+
+@cache
+def routes() -> Litestar:
+    """The pages; as with the API, each request brings the state that it is for."""
+    return Litestar(
+        [Router(PATH, route_handlers=BEHIND_SIGN_IN, guards=[guard]), Router(PATH, route_handlers=OPEN)],
+        dependencies={
+            "console": Provide(_console_of, sync_to_thread=False),
+            "session": Provide(_session_of, sync_to_thread=False),
+            "access": Provide(_access_of, sync_to_thread=False),
+        },
+        exception_handlers={SignInNeeded: _to_sign_in, Exception: _error_page},
+        openapi_config=None,
+        request_max_body_size=FORM_BYTES_MAX,
+        logging_config=None,
+        debug=False,
+    )
+
+
+def _console_of(scope: Scope) -> ConsoleState:
+    console: ConsoleState = scope["state"][CONSOLE]
+    return console
+
+
+def _session_of(scope: Scope) -> ConsoleSession:
+    session: ConsoleSession = scope["state"][SESSION]
+    return session
+
+
+def _access_of(scope: Scope) -> Access:
+    """Access in the name of the token with which the browser signed in."""
+    return replace(_console_of(scope).access, by=f"token {_session_of(scope).token_id}")
+
+
+def _to_sign_in(request: Request[Any, Any, Any], error: SignInNeeded) -> Response[bytes]:
+    return redirect(error.back, cookie(request, SESSION_COOKIE, "", 0))
+
+
+def _error_page(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    raised = problem_for(error, request.method, request.url.path)
+    console: ConsoleState = request.scope["state"][CONSOLE]
+    session = session_of(request, console) if console.api.ready else None
+    return page(
+        request, "error.html", session, status=raised.problem.status, headers=raised.headers,
+        problem=raised.problem,
+    )  # fmt: skip

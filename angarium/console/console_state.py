@@ -1,0 +1,74 @@
+"""The state of the console in one process: its sessions, and what it read a moment ago."""
+
+from collections.abc import Awaitable, Callable
+
+from litestar.di import NamedDependency
+
+from angarium.access import Access
+from angarium.api.admission.request_rates import RequestRates
+from angarium.api.api_state import ApiState
+from angarium.api.examination import Examined
+from angarium.api.problems import result_of
+from angarium.console.recent_values import RecentValues
+from angarium.console.sessions import ConsoleSession, ConsoleSessions
+from angarium.operations.installation import fleet
+from angarium.operations.installation.fleet import SeenNodes, SeenShard
+from angarium.operations.receiver_list.top import Top, TopScreen
+from streams.buckets.api_tokens import ALL_TENANTS
+
+CONSOLE = "angarium_console"
+"""The member of a request's state."""
+WORST_MAX = 25
+"""Receivers of an overview."""
+SESSION_STREAMS_MAX = 4
+"""Live streams of a session: a browser has six connections for a host, and its pages need some."""
+
+
+class ConsoleState:
+    """The console over the state of a process of the API.
+
+    - `sign_ins`: the rate at which each address may try to sign in.
+    - `overviews`: the totals of a tenant, or of all, and the receivers whose events wait longest.
+    """
+
+    def __init__(self, api: ApiState) -> None:
+        self.api = api
+        self.sessions = ConsoleSessions(api.valid)
+        self.sign_ins = RequestRates()
+        self.overviews: RecentValues[str, TopScreen] = RecentValues(self._overview_reader)
+        self.nodes: RecentValues[str, SeenNodes] = RecentValues(lambda _: self._nodes)
+        self.shards: RecentValues[str, list[SeenShard]] = RecentValues(lambda _: self._shards)
+        self.examinations: RecentValues[str, Examined] = RecentValues(lambda _: api.examination.recent)
+        self.names: RecentValues[str, list[str]] = RecentValues(lambda _: self._names)
+
+    @property
+    def access(self) -> Access:
+        """Access for reading; what changes something is done in the name of a token."""
+        return self.api.access
+
+    def close(self) -> None:
+        """End what is being read."""
+        for each in (self.overviews, self.nodes, self.shards, self.examinations, self.names):
+            each.stop()
+
+    def _overview_reader(self, tenant: str) -> Callable[[], Awaitable[TopScreen]]:
+        top = Top(self.access, None if tenant == ALL_TENANTS else tenant, WORST_MAX)
+
+        async def read() -> TopScreen:
+            return result_of(await top.refresh())
+
+        return read
+
+    async def _nodes(self) -> SeenNodes:
+        return result_of(await fleet.nodes(self.access))
+
+    async def _shards(self) -> list[SeenShard]:
+        return result_of(await fleet.shards(self.access))
+
+    async def _names(self) -> list[str]:
+        return sorted(self.api.receivers())
+
+
+InjectedConsole = NamedDependency[ConsoleState]
+InjectedSession = NamedDependency[ConsoleSession]
+"""The types of the arguments `console` and `session` of a page."""

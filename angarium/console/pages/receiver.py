@@ -1,0 +1,102 @@
+"""One receiver: its phase in words, what limits it, what waits, its attempts and its configuration."""
+
+import json
+import time
+from typing import Annotated, Any
+
+from litestar import Request, Response, get
+from litestar.params import FromPath, QueryParameter
+from msgspec import Struct
+
+from angarium.api.problems import ProblemRaised, hidden, result_of
+from angarium.api.queries.ask_ledger import ask_ledger
+from angarium.api.queries.cursors import TimeCursor, cursor_of, start_of
+from angarium.console.admission import needs
+from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
+from angarium.console.pages.action_previews import offered
+from angarium.console.showing.answers import page
+from angarium.console.showing.minute_chart import MinuteChart, minute_chart
+from angarium.ledger.ledger_answers import AttemptFilter
+from angarium.operations.configurations.get import get_configuration
+from angarium.operations.control_requests.ask import UNKNOWN_CODE
+from angarium.operations.control_requests.inspection import StateDocument, inspect_receiver
+from angarium.operations.failures import NotDone
+from angarium.operations.ledger_queries.attempts import FoundAttempts, attempts_page
+from angarium.operations.ledger_queries.minutes import minutes_page
+from angarium.operations.receiver_list.health import ReceiverHealth
+from angarium.operations.receiver_list.listing import get_health, url_without_query
+
+PAGE_ATTEMPTS = 25
+CHART_MINUTES = 60
+PAGE_REFRESH_S = 3
+
+
+class Records(Struct, frozen=True):
+    """The ledger's part of a page; `problem`: why it has nothing to show."""
+
+    attempts: FoundAttempts | None = None
+    chart: MinuteChart | None = None
+    problem: str = ""
+
+
+@get("/receivers/{tenant:str}/{name:str}", opt=needs("read"))
+async def show_receiver(
+    request: Request[Any, Any, Any],
+    console: InjectedConsole,
+    session: InjectedSession,
+    tenant: FromPath[str],
+    name: FromPath[str],
+    failed: Annotated[bool, QueryParameter()] = False,
+    cursor: TimeCursor = None,
+) -> Response[bytes]:
+    """A receiver."""
+    receiver = f"{tenant}.{name}"
+    with console.api.control_limits.admit(tenant):
+        configured = result_of(await get_configuration(console.access, receiver))
+        live, problem = _live(await inspect_receiver(console.access, receiver))
+        health = await _health(console, receiver)
+    records = await _records(console, tenant, receiver, failed=failed, cursor=cursor)
+    following = cursor_of(records.attempts.next) if records.attempts else None
+    return page(
+        request, "receiver.html", session, tenant=tenant, name=name, receiver=receiver, live_state=live,
+        live_problem=problem, health=health, configured=configured, text=_as_text(configured.members),
+        records=records, failed=failed, cursor=cursor, following=following, actions=offered(session, live),
+        live=f"/console/live/{tenant}?receiver={name}", refresh_s=PAGE_REFRESH_S,
+    )  # fmt: skip
+
+
+def _live(found: StateDocument | NotDone) -> tuple[StateDocument | None, str]:
+    """The live state, or why no node says it. Raises `ProblemRaised` if the receiver is gone."""
+    if not isinstance(found, NotDone):
+        return found, ""
+    if found.code == UNKNOWN_CODE:
+        raise hidden()
+    return None, found.text
+
+
+async def _health(console: ConsoleState, receiver: str) -> ReceiverHealth | None:
+    return result_of(await get_health(console.access, [receiver])).get(receiver)
+
+
+async def _records(
+    console: ConsoleState, tenant: str, receiver: str, *, failed: bool, cursor: str | None
+) -> Records:
+    wanted = AttemptFilter(failed=failed, limit=PAGE_ATTEMPTS)
+    now_ms = round(time.time() * 1000)
+    begin_ms = now_ms // 60_000 * 60_000 - (CHART_MINUTES - 1) * 60_000
+    try:
+        attempts = await ask_ledger(
+            console.api, tenant, lambda it: attempts_page(it, receiver, wanted, start_of(cursor))
+        )
+        minutes = await ask_ledger(
+            console.api, tenant, lambda it: minutes_page(it, receiver, begin_ms, now_ms + 1, CHART_MINUTES)
+        )
+    except ProblemRaised as raised:
+        return Records(problem=raised.problem.detail)
+    return Records(attempts, minute_chart(minutes.minutes, begin_ms, CHART_MINUTES))
+
+
+def _as_text(members: dict[str, Any]) -> str:
+    """The configuration, with the URL as lists show it: its query may hold a key."""
+    shown = members | {"url": url_without_query(members["url"])} if "url" in members else members
+    return json.dumps(shown, indent=2, ensure_ascii=False)

@@ -1,0 +1,117 @@
+"""Actions on a receiver: each is previewed with its numbers, then confirmed.
+
+The form of a preview holds what it showed. If the facts have changed since in a way that matters, nothing is
+done, and the preview is shown again.
+"""
+
+from typing import Any, assert_never
+
+from litestar import Request, Response, get, post
+from litestar.params import FromPath
+
+from angarium.access import Access
+from angarium.api.api_state import InjectedAccess
+from angarium.api.problems import hidden, result_of
+from angarium.console.admission import FORM, Form, field, needs
+from angarium.console.console_state import InjectedConsole, InjectedSession
+from angarium.console.pages.action_previews import (
+    OFFERS,
+    Action,
+    Offer,
+    discarded_max,
+    is_still_meant,
+    previewed,
+)
+from angarium.console.showing.answers import page, redirect
+from angarium.console.showing.wording import events
+from angarium.operations.control_requests.inspection import inspect_receiver
+from angarium.operations.control_requests.operator_actions import (
+    forget,
+    pause,
+    ping,
+    resume,
+    skip,
+    verify,
+)
+
+CHANGED = "Nothing was done: it is no longer what you saw. Look again."
+
+
+@get("/receivers/{tenant:str}/{name:str}/{action:str}", opt=needs("manage"))
+async def preview_action(
+    request: Request[Any, Any, Any],
+    console: InjectedConsole,
+    session: InjectedSession,
+    tenant: FromPath[str],
+    name: FromPath[str],
+    action: FromPath[str],
+) -> Response[bytes]:
+    """Say what an action will do."""
+    offer = _offer(action)
+    with console.api.control_limits.admit(tenant):
+        live = result_of(await inspect_receiver(console.access, f"{tenant}.{name}"))
+    return page(
+        request, "action.html", session, tenant=tenant, name=name, preview=previewed(offer, live), again=""
+    )
+
+
+@post("/receivers/{tenant:str}/{name:str}/{action:str}", status_code=200, opt=needs("manage"))
+async def do_action(
+    request: Request[Any, Any, Any],
+    console: InjectedConsole,
+    session: InjectedSession,
+    access: InjectedAccess,
+    tenant: FromPath[str],
+    name: FromPath[str],
+    action: FromPath[str],
+) -> Response[bytes]:
+    """Do what was previewed."""
+    offer, receiver = _offer(action), f"{tenant}.{name}"
+    form: Form = request.scope["state"][FORM]
+    seen = field(form, "seen")
+    with console.api.control_limits.admit(tenant):
+        now = previewed(offer, result_of(await inspect_receiver(console.access, receiver)))
+        done = None
+        if now.is_possible and is_still_meant(now, seen):
+            done = await _done(access, receiver, offer.action, seen)
+    if done is None:
+        return page(
+            request, "action.html", session, status=409, tenant=tenant, name=name, preview=now, again=CHANGED
+        )
+    session.notice(done)
+    return redirect(f"/console/receivers/{tenant}/{name}")
+
+
+async def _done(access: Access, receiver: str, action: Action, seen: str) -> str | None:
+    """The action, done: a sentence, or None if it is no longer meant. Raises `ProblemRaised`."""
+    match action:
+        case "pause":
+            result_of(await pause(access, receiver))
+            return "It is paused. Its events wait."
+        case "resume":
+            result_of(await resume(access, receiver))
+            return "It is resumed. Its events are sent again."
+        case "ping":
+            pong = result_of(await ping(access, receiver))
+            answer = f"answered {pong.status}" if pong.error is None else f"gave no answer: {pong.error}"
+            return f"The receiver {answer}, after {pong.latency_ms:.3g} ms."
+        case "verify":
+            proof = result_of(await verify(access, receiver))
+            why = "" if proof.verified else f": {proof.error or proof.status}"
+            return f"The receiver has {'' if proof.verified else 'not '}proved itself{why}."
+        case "skip":
+            skipped = result_of(await skip(access, receiver))
+            return f"The event {skipped.event_id}, number {skipped.sequence}, is a dead letter now."
+        case "forget":
+            gone = result_of(await forget(access, receiver, lambda it: it.count <= discarded_max(seen)))
+            if gone is None:
+                return None
+            return f"{events(gone.discarded)} discarded. The next event gets the number {gone.next_sequence}."
+        case _:
+            assert_never(action)
+
+
+def _offer(action: str) -> Offer:
+    if action not in OFFERS:
+        raise hidden()
+    return OFFERS[action]

@@ -1,0 +1,112 @@
+"""Signing in with a token of the API, and signing out."""
+
+import asyncio
+import secrets
+from typing import Any
+
+from litestar import Request, Response, get, post
+
+from angarium.api.admission.gate import expired
+from angarium.api.problems import ProblemRaised, unavailable
+from angarium.console.admission import (
+    FORM_COOKIE,
+    SESSION_COOKIE,
+    SIGN_IN,
+    check_form,
+    field,
+    needs,
+    read_form,
+    session_of,
+)
+from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
+from angarium.console.sessions import LIFE_MAX_S
+from angarium.console.showing.answers import cookie, page, redirect
+from angarium.operations.tokens.secret import presented, proves
+from streams.buckets.api_tokens import Token
+
+TRIES_PER_S = 5.0
+"""Rate of an address that tries to sign in; a token has 256 random bits, so this only saves work."""
+FORM_LASTS_S = 3600.0
+NEXT_MAX = 512
+HOME = "/console"
+
+WRONG = "This is no valid token. It may be misspelled, revoked or expired."
+NOTHING_TO_SEE = "This token may publish, but not look: the console needs the scope read or operate."
+
+
+@get("/sign-in")
+async def show_sign_in(request: Request[Any, Any, Any], console: InjectedConsole) -> Response[bytes]:
+    """The form to sign in."""
+    back = _way_back(request.query_params.get("next", ""))
+    if console.api.ready and session_of(request, console) is not None:
+        return redirect(back)
+    return _form(request, back)
+
+
+@post("/sign-in", status_code=200)
+async def do_sign_in(request: Request[Any, Any, Any], console: InjectedConsole) -> Response[bytes]:
+    """Begin a session, if the token is valid."""
+    _admit(request, console)
+    form = await read_form(request)
+    check_form(request, form, request.cookies.get(FORM_COOKIE, ""))
+    back = _way_back(field(form, "next"))
+    if not console.api.ready:
+        raise unavailable("NATS cannot be reached; load the page again in a moment")
+    found = _token(console, field(form, "token").strip())
+    if found is None:
+        return _form(request, back, WRONG, status=401)
+    token_id, token = found
+    if not {"read", "operate"} & {*token.scopes}:
+        return _form(request, back, NOTHING_TO_SEE, status=403)
+    if (old := session_of(request, console)) is not None:
+        console.sessions.close(old)
+    text, _ = console.sessions.open(token_id, token)
+    return redirect(
+        back, cookie(request, SESSION_COOKIE, text, LIFE_MAX_S), cookie(request, FORM_COOKIE, "", 0)
+    )
+
+
+@post("/sign-out", status_code=200, opt=needs("read", "operate"))
+async def sign_out(
+    request: Request[Any, Any, Any], console: InjectedConsole, session: InjectedSession
+) -> Response[bytes]:
+    """End the session."""
+    console.sessions.close(session)
+    return redirect(SIGN_IN, cookie(request, SESSION_COOKIE, "", 0))
+
+
+def _form(request: Request[Any, Any, Any], back: str, why: str = "", *, status: int = 200) -> Response[bytes]:
+    csrf = secrets.token_urlsafe(32)
+    kept = cookie(request, FORM_COOKIE, csrf, FORM_LASTS_S)
+    return page(
+        request, "sign_in.html", None, status=status, cookies=(kept,), csrf=csrf, back=back, why=why,
+    )  # fmt: skip
+
+
+def _admit(request: Request[Any, Any, Any], console: ConsoleState) -> None:
+    """Raise `ProblemRaised` if the address tries too often."""
+    address = request.client.host if request.client else ""
+    status = console.sign_ins.take(address, TRIES_PER_S, 1, asyncio.get_running_loop().time())
+    if not status.admitted:
+        raise ProblemRaised(
+            429, "rate", "too many tries to sign in from this address; wait a moment",
+            retry_after=str(status.wait_s),
+        )  # fmt: skip
+
+
+def _token(console: ConsoleState, text: str) -> tuple[str, Token] | None:
+    """The id and the token that a text proves. It takes as long for every wrong text."""
+    secret = presented(text)
+    if secret is None:
+        return None
+    token = console.api.tokens.get(secret.id)
+    if not proves(secret, token) or token is None or expired(token):
+        return None
+    return secret.id, token
+
+
+def _way_back(path: str) -> str:
+    """The page to show after signing in: one of ours, or the first one."""
+    ours = path == HOME or path.startswith((f"{HOME}/", f"{HOME}?"))
+    safe = path.isascii() and path.isprintable() and "\\" not in path and len(path) <= NEXT_MAX
+    return path if ours and safe and not path.startswith(SIGN_IN) else HOME

@@ -1,0 +1,80 @@
+"""Words for what the console shows: each state has words, and not only a colour."""
+
+from actors.machine.scheduling.phases import Phase
+from angarium import quantities
+from angarium.operations.receiver_list.pace import Bottleneck
+
+PHASE_WORDS: dict[Phase, str] = {
+    "idle": "idle",
+    "active": "sending",
+    "throttled": "throttled by the receiver",
+    "backing_off": "backing off",
+    "offline": "offline",
+    "paused": "paused",
+    "disabled": "disabled",
+    "misconfigured": "misconfigured",
+    "unverified": "unverified",
+}
+PHASE_TONES: dict[Phase, str] = {
+    "idle": "good", "active": "good", "throttled": "warn", "backing_off": "warn", "paused": "calm",
+    "unverified": "warn", "offline": "bad", "disabled": "bad", "misconfigured": "bad",
+}  # fmt: skip
+"""The looks of a phase, in addition to its words."""
+LIMIT_WORDS: dict[Bottleneck, str] = {
+    "rate": "its configured rate: raise the rate to go faster",
+    "latency": "the time that the receiver takes to answer",
+    "batch": "its batches wait for more events, as configured",
+    "node": "our nodes, which do not keep up",
+    "failure": "failures of the receiver",
+    "throttle": "the receiver, which asked us to wait",
+    "pause": "the pause: resume it to go on",
+    "unknown": "not known yet: the backlog is too young to tell",
+}
+NO_END = "no end is in sight"
+
+
+def phase_words(phase: Phase | None) -> str:
+    """The phase in words."""
+    return "not known" if phase is None else PHASE_WORDS.get(phase, phase)
+
+
+def phase_tone(phase: Phase | None) -> str:
+    """The class of a phase, by which the stylesheet gives it a colour."""
+    return "calm" if phase is None else PHASE_TONES.get(phase, "calm")
+
+
+def limit_words(limit: Bottleneck | None) -> str:
+    """The limit of a receiver, in words."""
+    return "nothing: no event is held up" if limit is None else LIMIT_WORDS.get(limit, limit)
+
+
+def until_empty(waiting: int | None, empty_in_s: float | None) -> str:
+    """The time until nothing waits, in words."""
+    if waiting == 0:
+        return "nothing waits"
+    if empty_in_s is None:
+        return "not known" if waiting is None else NO_END
+    return span(empty_in_s)
+
+
+def span(seconds: float | None) -> str:
+    """A time for people, with two units at most: `1 h 12 min`."""
+    if seconds is None:
+        return "not known"
+    if seconds < 60:
+        return quantities.seconds_text(seconds)
+    minutes = round(seconds / 60)
+    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def number(value: int | float | None) -> str:
+    """A number for people; `–` if it is not known."""
+    return "–" if value is None else f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
+
+
+def events(count: int) -> str:
+    """A number of events for people: `1 event`, `2,731 events`."""
+    return "1 event" if count == 1 else f"{count:,} events"

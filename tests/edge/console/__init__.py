@@ -1,0 +1,1 @@
+"""The console over a real nats-server: without a browser, and in Chromium."""

@@ -1,0 +1,118 @@
+"""An installation with a node, a ledger, a sink, and the API with the console around it."""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+
+from angarium.access import Access, open_jetstream
+from angarium.api import server
+from angarium.console.app import Console
+from angarium.node.app import open_node
+from angarium.settings import Settings
+from streams.buckets.api_tokens import Scope
+from streams.installation.setup import setup
+from streams.server.embedded import EmbeddedServer
+from tests.edge.api.conftest import SHARDS, Api
+from tests.edge.api.conftest import settings as settings_fixture
+from tests.support.fleet.sink import Sink
+from tests.support.plain_http import plain_client
+from tests.support.waiting import until
+
+settings = settings_fixture
+CSRF = re.compile(r'name="csrf" value="([^"]+)"')
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def nats(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedServer]:
+    directory: Path = tmp_path_factory.mktemp("nats")
+    async with EmbeddedServer(directory, port=0) as server:
+        yield server
+
+
+class Browser:
+    """A client with cookies that fills in forms as a browser would."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+        self.page = ""
+
+    async def get(self, path: str, status: int = 200, **headers: str) -> str:
+        """The text of a page."""
+        answer = await self.client.get(path, headers=headers)
+        assert answer.status_code == status, answer.text
+        self.page = answer.text
+        return self.page
+
+    async def post(self, path: str, fields: dict[str, Any], status: int = 303) -> httpx.Response:
+        """Send a form of the last page."""
+        answer = await self.client.post(path, data={"csrf": self.csrf} | fields)
+        assert answer.status_code == status, answer.text
+        return answer
+
+    @property
+    def csrf(self) -> str:
+        """The text against forgery of the last page."""
+        found = CSRF.search(self.page)
+        assert found is not None, self.page
+        return found[1]
+
+    async def sign_in(self, token: str) -> None:
+        """Sign in."""
+        await self.get("/console/sign-in")
+        await self.post("/console/sign-in", {"token": token, "next": "/console"})
+
+
+@asynccontextmanager
+async def opened_console(settings: Settings) -> AsyncIterator[Api]:
+    """An API with the console around it."""
+    async with open_jetstream(settings) as js:
+        await setup(js, Access(js, settings).installation)
+        here = server.bind_socket("127.0.0.1", 0)
+        async with server.served(settings, here, around=Console) as live:
+            yield Api(js, settings, server.url(here), live)
+
+
+@pytest.fixture
+async def api(settings: Settings) -> AsyncIterator[Api]:
+    async with opened_console(settings) as api:
+        yield api
+
+
+@pytest.fixture
+async def owned(api: Api) -> AsyncIterator[Api]:
+    """With a node that owns all shards and may post to this machine."""
+    settings = replace(api.to.settings, node="a", ttl_s=2.0, allow_http=True, allow_networks=("127.0.0.0/8",))
+    async with open_node(settings) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        yield api
+
+
+@pytest.fixture
+async def sink() -> AsyncIterator[Sink]:
+    async with Sink() as sink:
+        yield sink
+
+
+@asynccontextmanager
+async def visitor(api: Api) -> AsyncIterator[Browser]:
+    """A browser that has not signed in."""
+    async with plain_client(base_url=api.url, timeout=30) as client:
+        yield Browser(client)
+
+
+@asynccontextmanager
+async def signed_in(
+    api: Api, tenant: str = "acme", scopes: Sequence[Scope] = ("read", "manage")
+) -> AsyncIterator[Browser]:
+    """A browser that has signed in with a new token."""
+    token = await api.token(tenant, scopes)
+    async with visitor(api) as browser:
+        await browser.sign_in(token.text)
+        yield browser

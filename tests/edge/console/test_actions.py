@@ -1,0 +1,126 @@
+"""Actions: previewed with their numbers, done in the name of the token, and not done if the facts changed."""
+
+import re
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from streams.buckets.change_trail import changed_by
+from tests.edge.api.conftest import Api
+from tests.edge.console.conftest import Browser, signed_in
+from tests.support.fleet.sink import Reply, Sink
+from tests.support.waiting import until_true
+
+BILLING = "/console/receivers/acme/billing"
+SEEN = re.compile(r'name="seen" value="([^"]*)"')
+
+
+@pytest.fixture
+async def browser(owned: Api, sink: Sink) -> AsyncIterator[Browser]:
+    """Signed in, with a receiver that is paused and has three events."""
+    await owned.receiver("acme.billing", url=sink.url("acme.billing"), paused=True)
+    async with await owned.client("acme", ["publish"]) as publisher, signed_in(owned) as browser:
+        await publish(publisher, 0, 3)
+        await backlog(browser, 3)
+        yield browser
+
+
+async def publish(publisher: httpx.AsyncClient, first: int, count: int) -> None:
+    path = "/v1/tenants/acme/receivers/billing/events/order.created"
+    for number in range(first, first + count):
+        answer = await publisher.post(path, json={"n": number}, headers={"angarium-id": f"order-{number}"})
+        assert answer.status_code == 202
+
+
+async def backlog(browser: Browser, count: int) -> None:
+    """Wait until the page of the receiver shows that so many events wait."""
+
+    async def is_shown() -> bool:
+        return f'<dd id="backlog">{count}</dd>' in await browser.get(BILLING)
+
+    await until_true(is_shown)
+
+
+async def do(browser: Browser, action: str, says: str, status: int = 303) -> str:
+    """Look at the preview of an action, which has to say this, and confirm it; returns the next page."""
+    preview = await browser.get(f"{BILLING}/{action}")
+    assert says in preview
+    seen = SEEN.search(preview)
+    assert seen is not None
+    answer = await browser.post(f"{BILLING}/{action}", {"seen": seen[1]}, status)
+    return answer.text if status != 303 else await browser.get(answer.headers["location"])
+
+
+async def test_an_operator_skips_resumes_pings_and_pauses(owned: Api, sink: Sink, browser: Browser) -> None:
+    page = await do(browser, "skip", "1 event, order-0 with the number 1, becomes a dead letter.")
+    assert "The event order-0, number 1, is a dead letter now." in page
+    assert "order-0" in await browser.get("/console/dead-letters")
+    page = await do(browser, "resume", "Resume, and send 2 events")
+    assert "It is resumed." in page
+    await backlog(browser, 0)
+    assert len(sink.arrivals["acme.billing"]) == 2
+    assert "The receiver answered 200" in await do(browser, "ping", "Send the ping")
+    assert "It is paused." in await do(browser, "pause", "No event waits now.")
+    assert "It is paused." not in await browser.get(BILLING)
+    assert (await owned.in_bucket())["paused"] is True
+    stored = await owned.js.last_message(owned.names.receivers, owned.names.receiver("acme.billing"))
+    assert stored is not None
+    assert changed_by(stored).startswith("token ")
+
+
+async def test_forgetting_names_the_number_of_events_and_discards_no_more(
+    owned: Api, browser: Browser
+) -> None:
+    preview = await browser.get(f"{BILLING}/forget")
+    assert "Discard 3 events" in preview
+    async with await owned.client("acme", ["publish"]) as publisher:
+        await publish(publisher, 3, 12)
+    await backlog(browser, 15)
+    answer = await browser.post(f"{BILLING}/forget", {"seen": "3"}, 409)
+    assert "Nothing was done: it is no longer what you saw." in answer.text
+    assert "Discard 15 events" in answer.text
+    await backlog(browser, 15)
+    for wrong in ("", "-1", "1e9", "9" * 5000):
+        await browser.get(BILLING)
+        await browser.post(f"{BILLING}/forget", {"seen": wrong}, 409)
+    page = await do(browser, "forget", "15 events will be discarded")
+    assert "15 events discarded. The next event gets the number 16." in page
+
+
+async def test_skipping_is_about_the_event_that_was_shown(browser: Browser) -> None:
+    await browser.get(f"{BILLING}/skip")
+    await browser.post(f"{BILLING}/skip", {"seen": "1 order-0"})
+    await browser.get(f"{BILLING}/skip")
+    answer = await browser.post(f"{BILLING}/skip", {"seen": "1 order-0"}, 409)
+    assert "1 event, order-1 with the number 2" in answer.text
+    await backlog(browser, 2)
+
+
+async def test_a_receiver_is_asked_to_prove_itself(owned: Api, sink: Sink, browser: Browser) -> None:
+    await owned.receiver(
+        "acme.new", url=sink.url("acme.new"), handshake="hmac", secrets=["whsec_" + "A" * 32]
+    )
+    sink.proofs["acme.new"] = lambda _: Reply()
+
+    async def is_offered() -> bool:
+        return "/acme/new/verify" in await browser.get("/console/receivers/acme/new")
+
+    await until_true(is_offered)
+    await browser.get("/console/receivers/acme/new/verify")
+    await browser.post("/console/receivers/acme/new/verify", {"seen": ""})
+    assert "The receiver has not proved itself: " in await browser.get("/console/receivers/acme/new")
+
+
+async def test_there_is_no_other_action_and_no_receiver_of_another_name(browser: Browser) -> None:
+    await browser.get(f"{BILLING}/explode", 404)
+    await browser.get("/console/receivers/acme/nothing", 404)
+    await browser.get("/console/receivers/acme/nothing/pause", 404)
+
+
+async def test_without_a_node_the_page_says_so(api: Api) -> None:
+    await api.receiver("acme.billing")
+    async with signed_in(api) as browser:
+        page = await browser.get(BILLING)
+        assert "no node answered for acme.billing" in page
+        assert "nothing can be done here now" in page

@@ -1,0 +1,145 @@
+"""Each page, over a real node: what it shows, and what it shows when there is nothing."""
+
+import httpx
+from msgspec.structs import replace
+
+from angarium.console.pages.receivers import names_found
+from tests.edge.api.conftest import Api
+from tests.edge.console.conftest import signed_in
+from tests.support.fleet.sink import Reply, Sink
+from tests.support.ledgers import JournalWriter, catch_up, delivered, failed, in_file, numbered, opens
+from tests.support.waiting import until_true
+
+BILLING = "/console/receivers/acme/billing"
+
+
+async def test_an_empty_installation_says_what_to_do_next(api: Api) -> None:
+    async with signed_in(api, "*", ["read", "manage", "operate"]) as browser:
+        assert "There is no receiver yet." in await browser.get("/console/")
+        assert "There is no receiver yet." in await browser.get("/console/receivers")
+        assert "Name a tenant" in await browser.get("/console/dead-letters")
+        assert "There is no dead letter" in await browser.get("/console/dead-letters?tenant=acme")
+        assert "No node is alive" in await browser.get("/console/fleet")
+        assert "Find an event" in await browser.get("/console/events")
+
+
+async def test_a_receiver_shows_its_phase_its_limit_its_last_answer_and_its_configuration(
+    owned: Api, sink: Sink
+) -> None:
+    sink.manners["acme.billing"] = lambda _: Reply(status=503, body=b"maintenance")
+    await owned.receiver("acme.billing", url=sink.url("acme.billing"), rate={"limit": 3, "per": "minute"})
+    async with await owned.client("acme", ["publish"]) as publisher, signed_in(owned) as browser:
+        await publish(publisher, "order-1")
+
+        async def is_answered() -> bool:
+            return "HTTP 503" in await browser.get(BILLING)
+
+        await until_true(is_answered)
+        page = browser.page
+        assert '<dd id="backlog">1</dd>' in page
+        assert "3 per minute" in page
+        assert "maintenance" in page
+        assert "/console/events/acme/order-1" in page
+        assert '"per": "minute"'.replace('"', "&#34;") in page
+        assert "this process has no ledger" in page.lower()
+
+        async def is_listed() -> bool:
+            return "backing off" in await browser.get("/console/receivers")
+
+        await until_true(is_listed)
+
+        async def is_worst() -> bool:
+            return "failures of the receiver" in await browser.get("/console/")
+
+        await until_true(is_worst)
+        assert "acme.billing" in browser.page
+
+
+async def publish(publisher: httpx.AsyncClient, event: str) -> None:
+    path = "/v1/tenants/acme/receivers/billing/events/order.created"
+    assert (await publisher.post(path, json={}, headers={"angarium-id": event})).status_code == 202
+
+
+async def test_attempts_and_the_journey_come_from_the_ledger(api: Api) -> None:
+    await api.receiver("acme.billing")
+    journal, ledger = JournalWriter(api.js, api.names), in_file(api.to.settings.ledger)
+    await journal.flush(opens())
+    await journal.flush(failed(1, answer="not <b>now</b>"), delivered(1, attempt=2))
+    await catch_up(api.js, api.names, ledger)
+    event = numbered(1).id
+    async with signed_in(api) as browser:
+        page = await browser.get(BILLING)
+        assert f"/console/events/acme/{event}" in page
+        assert "not &lt;b&gt;now&lt;/b&gt;" in page
+        assert page.count('<span class="tag good">delivered</span>') == 1
+        only_failed = await browser.get(f"{BILLING}?failed=true")
+        assert '<span class="tag good">delivered</span>' not in only_failed
+        assert "not &lt;b&gt;now&lt;/b&gt;" in only_failed
+        journey = await browser.get(f"/console/events/acme/{event}")
+        assert "attempt 1" in journey
+        assert "settled: delivered" in journey
+        found = await browser.client.get(f"/console/events?id={event}")
+        assert found.headers["location"] == f"/console/events/acme/{event}"
+        assert "unknown" in await browser.get("/console/events/acme/never", 404)
+        assert "1 to 128 of" in await browser.get("/console/events/acme/not%20an%20id", 404)
+
+
+async def test_the_fleet_shows_nodes_shards_and_findings(owned: Api) -> None:
+    await owned.js.publish(owned.names.receiver("acme.typo"), b'{"url": "nowhere"}')
+    async with signed_in(owned, "*", ["read", "operate"]) as browser:
+
+        async def is_found() -> bool:
+            page = await browser.get("/console/fleet")
+            return "acme.typo" in page and "at work" in page
+
+        await until_true(is_found)
+        assert '<td class="num">2</td><td class="num">2</td>' in browser.page
+        assert "1 live node." in await browser.get("/console/")
+
+
+async def test_receivers_are_searched_and_paged(api: Api) -> None:
+    for name in ("acme.billing", "acme.mail", "acmes.mail", "other.mail"):
+        await api.receiver(name)
+    async with signed_in(api, "*", ["read"]) as browser:
+
+        async def are_known() -> bool:
+            return "4 receivers" in await browser.get("/console/receivers")
+
+        await until_true(are_known)
+        assert "3 receivers" in await browser.get("/console/receivers?q=MAIL")
+        page = await browser.get("/console/receivers?tenant=acme")
+        assert "2 receivers" in page
+        assert "acmes.mail" not in page
+        assert "No receiver has such a name" in await browser.get("/console/receivers?q=nothing")
+
+
+def test_names_are_found_by_tenant_and_text_and_page_by_page() -> None:
+    known = sorted(f"{tenant}.r{number:03}" for tenant in ("a", "a-b", "a_", "b") for number in range(60))
+    first = names_found(known, "a", "", "")
+    assert (first.total, len(first.names), first.last) == (60, 50, "a.r049")
+    assert first.last is not None
+    second = names_found(known, "a", "", first.last)
+    assert second.names == [f"a.r{number:03}" for number in range(50, 60)]
+    assert second.last is None
+    assert names_found(known, None, "B.R001", "").names == ["a-b.r001", "b.r001"]
+    assert names_found([], "a", "", "") == replace(second, names=[], total=0)
+
+
+async def test_a_file_is_kept_by_browsers_and_only_under_its_digest(api: Api) -> None:
+    async with signed_in(api) as browser:
+        page = await browser.get("/console/")
+        path = page.partition('rel="stylesheet" href="')[2].partition('"')[0]
+        answer = await browser.client.get(path)
+        assert answer.headers["content-type"] == "text/css; charset=utf-8"
+        assert "immutable" in answer.headers["cache-control"]
+        await browser.get(path.replace("console.css", "console.py"), 404)
+        await browser.get("/console/files/0000/console.css", 404)
+        await browser.get("/console/files/0000/..%2fapp.py", 404)
+
+
+async def test_the_console_takes_nothing_from_the_api(api: Api) -> None:
+    async with await api.client("acme", ["read"]) as client:
+        assert (await client.get("/v1/tenants/acme/receivers")).status_code == 200
+        assert (await client.get("/consoles")).headers["content-type"] == "application/problem+json"
+        head = await client.head("/console/sign-in")
+    assert (head.status_code, head.content) == (200, b"")

@@ -1,0 +1,1 @@
+"""The console without NATS: recent values, words, charts, and harmless texts."""

@@ -1,0 +1,56 @@
+"""Words of the console: for every phase and every limit, and numbers and times for people."""
+
+from typing import get_args
+
+import pytest
+
+from actors.machine.scheduling.phases import PHASES
+from angarium.console.showing import wording
+from angarium.console.showing.minute_chart import CHART_HEIGHT, minute_chart
+from angarium.operations.ledger_queries.minutes import Minute
+from angarium.operations.receiver_list.pace import Bottleneck
+
+
+def test_every_phase_and_every_limit_has_words_and_every_phase_a_tone() -> None:
+    assert set(wording.PHASE_WORDS) == set(wording.PHASE_TONES) == set(PHASES)
+    assert set(wording.LIMIT_WORDS) == set(get_args(Bottleneck))
+    assert (wording.phase_words(None), wording.phase_tone(None)) == ("not known", "calm")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(None, "not known"), (0.0, "0 s"), (59.4, "59.4 s"), (90.0, "2 min"), (3600.0, "1 h 0 min"),
+     (5400.0, "1 h 30 min"), (90_000.0, "1 d 1 h")],
+)  # fmt: skip
+def test_a_span_has_two_units_at_most(seconds: float | None, words: str) -> None:
+    assert wording.span(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("waiting", "empty_in_s", "words"),
+    [(0, 0.0, "nothing waits"), (0, None, "nothing waits"), (None, None, "not known"),
+     (5, None, wording.NO_END), (5, 90.0, "2 min")],
+)  # fmt: skip
+def test_the_end_of_a_backlog_is_in_words(waiting: int | None, empty_in_s: float | None, words: str) -> None:
+    assert wording.until_empty(waiting, empty_in_s) == words
+
+
+def test_numbers_have_separators() -> None:
+    numbers = (None, 0, 1234567, 0.25, 1234.5)
+    assert [wording.number(each) for each in numbers] == ["–", "0", "1,234,567", "0.25", "1,234.5"]
+    assert [wording.events(count) for count in (0, 1, 2731)] == ["0 events", "1 event", "2,731 events"]
+
+
+def test_a_chart_has_a_bar_for_each_minute_in_which_something_happened() -> None:
+    def minute(at: str, delivered: int, failed: int, throttled: int = 0) -> Minute:
+        return Minute(at, 0, delivered, failed, throttled, 0, None, None, None, None, 0)
+
+    chart = minute_chart(
+        [minute("1970-01-01T00:01:00.000Z", 1000, 0), minute("1970-01-01T00:03:00.000Z", 499, 1, 500)], 0, 60
+    )
+    assert [(each.x, each.good, each.bad) for each in chart.bars] == [
+        (12, CHART_HEIGHT, 0), (36, 40, 40)
+    ]  # fmt: skip
+    assert chart.bars[1].words == "00:03 UTC: 499 delivered, 501 failed"
+    assert (chart.most, chart.delivered, chart.failed) == (1000, 1499, 501)
+    assert minute_chart([], 0, 60).bars == []
