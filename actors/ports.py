@@ -239,7 +239,7 @@ class Policies(Protocol):
     """The configurations of receivers, as this node knows them."""
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """False while the existing ones are read: what is known of a receiver may long have been replaced."""
         ...
 
@@ -304,7 +304,7 @@ class Recorder(Protocol):
     """Index of the last fact that the journal certainly holds."""
 
     @property
-    def stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         """An append has been unconfirmed for more than a second: start nothing."""
         ...
 

@@ -337,7 +337,7 @@ def _transform_in_force(state: State) -> TransformState | None:
 def _next_handshake(state: State, policy: Policy | None, view: View, now: float) -> str:
     if view.handshake_under_way:
         return "a handshake is under way"
-    if not view.bounds.handshakes_known:
+    if not view.bounds.all_know_handshakes:
         return "a node of an older version knows no handshakes: upgrade it"
     at = _resume_at(state, policy, now)
     return f"the next is at {_moment(at, now)}" if at else ""

@@ -69,14 +69,14 @@ class PostingBounds:
         )
 
     @property
-    def handshakes_known(self) -> bool:
+    def all_know_handshakes(self) -> bool:
         """True if every node that may take over knows the facts about handshakes."""
-        return self._environment.handshakes_known()
+        return self._environment.all_know_handshakes()
 
     @property
-    def transforms_known(self) -> bool:
+    def all_know_transforms(self) -> bool:
         """True if every node that may take over knows the facts about transforms."""
-        return self._environment.transforms_known()
+        return self._environment.all_know_transforms()
 
     @property
     def policy_revision(self) -> int:

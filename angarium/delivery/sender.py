@@ -309,7 +309,7 @@ def _tell(
     """Tell what an attempt says about its host; nothing if this node failed."""
     if isinstance(answer, Response) or answer.kind in CONTACT:
         hosts.reached(target)
-    elif isinstance(outcome, Failed) and not outcome.ours and is_unreached(answer):
+    elif isinstance(outcome, Failed) and not outcome.is_our_failure and is_unreached(answer):
         hosts.unreached(receiver, target)
     else:
         hosts.ended(receiver, target)

@@ -41,7 +41,7 @@ from angarium.node.early_start import (
     until_complete_or_alone,
 )
 from angarium.node.health_log import HealthLog
-from angarium.node.load import Load
+from angarium.node.load import ThreadLoad
 from angarium.node.monitor import monitoring
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext
@@ -72,11 +72,11 @@ from streams.nats.retry import retry_until_answered
 from streams.nats.wire import Wire
 from streams.reading.backlog import READERS_MAX
 from streams.reading.pull_room import PullRoom
-from streams.routing.choosing.sending_rules import sending_rules_of
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.node_routing import Routing, RoutingTotals
 from streams.routing.router import COPIES_AT_ONCE
+from streams.routing.selection.sending_rules import sending_rules_of
 from streams.sealing.keys import Keys, no_keys
 from streams.tasks import reporting
 
@@ -195,7 +195,7 @@ async def open_node(
     try:
         async with joined_node(
             wire, settings, SystemTime(), sender, outage=outage, down_hosts=down_hosts,
-            saturated=Load(), on_complete=on_complete, tracing=tracing, runs=runs,
+            saturated=ThreadLoad(), on_complete=on_complete, tracing=tracing, runs=runs,
             proxy_connections=transport.proxy_connections if isinstance(transport, Http1Transport) else dict,
             keys=lambda: sealing.value,
         ) as node:  # fmt: skip

@@ -39,7 +39,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.reading import pull_room
 from streams.routing import ahead_reader, router, tenants
-from streams.routing.choosing import choice
+from streams.routing.selection import receiver_selection
 from streams.routing.tenants import Tenants
 from streams.storage import purge
 from tests.sim.checks.checkers import Checkers
@@ -369,7 +369,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (tenants, "EVENTS_MAX", plan.tenant_events),
             (tenants, "UNCONFIRMED_COPIES_MAX", plan.tenant_copies),
             (tenants, "PARKED_MAX", plan.tenants_parked),
-            (choice, "STEPS_A_TURN", plan.filter_steps),
+            (receiver_selection, "STEPS_A_TURN", plan.filter_steps),
             (router, "WAITING_MAX_S", plan.waiting_s),
             (router, "PULL_BATCH", plan.pull_batch),
             (router, "EVENT_BYTES_MAX", plan.event_bytes),

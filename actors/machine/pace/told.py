@@ -24,7 +24,9 @@ class RateHeaders(Struct, frozen=True):
         if not observed.quotas:
             return pace
         in_force = pace.told if pace.told and now < pace.told.until else None
-        little = [quota for quota in observed.quotas if quota.little and quota.reset_s >= RESET_MIN_S]
+        little = [
+            quota for quota in observed.quotas if quota.is_nearly_used_up and quota.reset_s >= RESET_MIN_S
+        ]
         if not little:
             return replace(pace, told=None) if in_force else pace
         tightest = min(little, key=lambda quota: (_spread(quota), -quota.reset_s))

@@ -51,12 +51,12 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         if view.in_flight:
             return _ADOPTING
         # Older nodes would send the bodies as published. Until they are gone, events are only given up.
-        waits_for_nodes = not view.bounds.transforms_known and transform_differs(state, policy)
+        waits_for_nodes = not view.bounds.all_know_transforms and transform_differs(state, policy)
         if not waits_for_nodes:
             bounds = view.bounds
             return c.Adopt(bounds.posted_to_max, bounds.epoch, bounds.policy_revision)
     cursor = view.cursor
-    if not (cursor.counted or cursor.counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:
+    if not (cursor.is_counted or cursor.is_counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:
         return s.CountBacklog(cursor.read_to)
     posts = len(view.in_flight) if policy.batch is None else view.posts_in_flight
     if posts >= concurrency_of(state, policy, now):
@@ -187,7 +187,7 @@ def _step_for(
             )
         if not view.bounds.may_try_host:
             return _wait(now, ends_at, Rule.DOWN_HOST, drops=False)
-        if state.limit.slow:
+        if state.limit.is_slow:
             return c.StartAttempt(batch)
     elif state.limit is None and not view.bounds.may_try_host:
         return _wait(now, ends_at, Rule.DOWN_HOST, drops=False)

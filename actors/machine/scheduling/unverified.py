@@ -19,7 +19,7 @@ def step_while_unverified(state: State, view: View, now: float) -> s.Step:
         return s.Rest(Rule.UNREADY)
     if not view.bounds.may_reach:
         return s.WaitUntil(NEVER, Rule.OUTAGE)
-    if not view.bounds.handshakes_known:
+    if not view.bounds.all_know_handshakes:
         return s.WaitUntil(now + OLDER_NODES_EVERY_S, Rule.OLDER_NODES)
     if state.limit is not None and view.bucket is not None:
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
