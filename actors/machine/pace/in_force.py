@@ -9,7 +9,7 @@ from actors.configuration.policy import Adaptive, Policy
 from actors.machine.bucket import RateLimit
 from actors.machine.pace.after_429 import After429
 from actors.machine.pace.concurrency import CountedRefusals
-from actors.machine.pace.pace import Observed, Pace, PaceLimits, PaceRule
+from actors.machine.pace.pace import Observed, Pace, PaceLimits, PaceRule, not_ahead
 from actors.machine.pace.smart import Smart
 from actors.machine.pace.told import RateHeaders
 
@@ -24,6 +24,7 @@ class Together(Struct, frozen=True):
 
     def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
         """The pace after each rule has learnt."""
+        pace = not_ahead(pace, now)
         for rule in self.rules:
             pace = rule.learn(pace, observed, now)
         return pace

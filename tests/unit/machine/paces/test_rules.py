@@ -64,6 +64,22 @@ class TestAfter429:
         assert After429(20.0).learn(Pace(), overloaded, NOW) == Pace()
 
 
+@pytest.mark.parametrize(
+    ("rule", "observed"),
+    [
+        (After429(20.0), REFUSED), (CountedRefusals(64), REFUSED), (Smart(20.0), REFUSED),
+        (RateHeaders(), Observed(quotas=(Quota(2, 3600, 20),))),
+    ],
+    ids=["after_429", "concurrency", "smart", "headers"],
+)  # fmt: skip
+def test_a_lesson_by_a_clock_that_was_ahead_is_one_of_now(rule: PaceRule, observed: Observed) -> None:
+    """The clock of the owner before was an hour ahead; its lesson ends, and later refusals count."""
+    learnt = rule.learn(Pace(), observed, NOW)
+    ahead = rule.learn(Pace(), observed, NOW + 3600)
+    assert learnt != Pace()
+    assert Together((rule,)).learn(ahead, Observed(answers=1), NOW) == learnt
+
+
 class TestRateHeaders:
     rule = RateHeaders()
 
