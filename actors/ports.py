@@ -83,6 +83,26 @@ class Sender(Protocol):
     async def send(self, attempt: Attempt | BatchAttempt) -> Outcome: ...
 
 
+class OwnOutage(Protocol):
+    """The outage of this node: it can connect to no host. `since`: when that was noticed; None if it can."""
+
+    since: float | None
+
+    def may_try(self, receiver: str, policy: Policy) -> bool:
+        """False if no attempt at this receiver may start; all actors are woken once it is over."""
+        ...
+
+
+class NoOutage:
+    """A node that can always connect to some host."""
+
+    since: float | None = None
+
+    def may_try(self, receiver: str, policy: Policy) -> bool:
+        """True: nothing holds an attempt back."""
+        return True
+
+
 class Clock(Protocol):
     """The time of one ownership: the wall clock at the claim plus monotonic time since, in seconds."""
 
@@ -188,7 +208,7 @@ class Policies(Protocol):
     """The configurations of receivers, as this node knows them."""
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """False while the existing ones are read: what is known of a receiver may long have been replaced."""
         ...
 
@@ -253,7 +273,7 @@ class Recorder(Protocol):
     """Index of the last fact that the journal certainly holds."""
 
     @property
-    def stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         """An append has been unconfirmed for more than a second: start nothing."""
         ...
 

@@ -5,6 +5,7 @@ from typing import NotRequired, TypedDict
 from actors.configuration.policy import SECONDS, Policy, Rate
 from actors.machine.bucket import Bucket, RateLimit, refill
 from actors.machine.handshake.proof import current_handshake
+from actors.machine.scheduling.learnt_pace import pace_limits
 from actors.machine.state import State
 
 
@@ -36,6 +37,9 @@ def bucket_state(
         return None
     filled = refill(bucket, limit, now, bucket.epoch) if bucket else Bucket(0.0, now, 0)
     shown = _tokens(filled.tokens, rate, limit)
+    learnt = pace_limits(state, policy, now).per_second
+    if learnt is not None and learnt < limit.per_second:
+        shown["effective_limit"] = round(learnt * SECONDS[rate.per], 6)
     others = [each for each in policy.rates if each is not rate]
     # While another list of rates waits for its adoption, the numbers of both may differ.
     if others and len(others) == len(limit.others) == len(filled.others):

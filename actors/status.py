@@ -20,8 +20,9 @@ from actors.machine.facts import DISABLED_WHY, AttemptFailed, Delivered, Outcome
 from actors.machine.handshake.in_words import HandshakeState, handshake_state, handshake_words
 from actors.machine.handshake.proof import current_handshake
 from actors.machine.numbering import is_duplicate
-from actors.machine.outcome import PROXY, Answered
+from actors.machine.outcome import OUTAGE, PROXY, Answered
 from actors.machine.scheduling.next_step import next_step
+from actors.machine.scheduling.pace_in_words import PaceState, pace_state, pace_words, throttled_words
 from actors.machine.scheduling.phases import Phase
 from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.steps import Rest, WaitUntil
@@ -128,6 +129,7 @@ class ReceiverState(TypedDict):
     head: OldestEvent | None
     disabled: str | None
     bucket: BucketState | None
+    pace: PaceState | None
     handshake: HandshakeState | None
     transform: TransformState | None
     resume_at: str | None
@@ -184,6 +186,7 @@ def inspect(
         "head": _head(head, now) if head else None,
         "disabled": state.disabled or None,
         "bucket": bucket_state(state, policy, view.bucket or state.bucket, now),
+        "pace": pace_state(state, policy, now),
         "handshake": handshake_state(state, policy, instant_text_or_none),
         "transform": _transform_in_force(state),
         "resume_at": instant_text_or_none(_resume_at(state, policy, now)),
@@ -278,7 +281,7 @@ def _held_words(
             following = "an attempt is under way" if view.in_flight else following
             return f"offline: {_no_success(state, now)}, {_failures(state, policy)}; {following}"
         case "throttled":
-            reason = f"it answered {state.last.status}" if state.last and state.last.status else "as it asked"
+            reason = throttled_words(state, now)
             return f"throttled until {_moment(state.throttled_until, now)}: {reason}"
         case _:
             until = _resume_at(state, policy, now) or now
@@ -297,10 +300,15 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
         case WaitUntil(at, Rule.TOKEN) if policy is not None and policy.rate is not None:
             rate = " and ".join(f"{each.limit:g} per {each.per}" for each in policy.rates)
             return f"held back by its rate of {rate}; the next in {age_text(math.ceil(at - now))}"
+        case WaitUntil(at, Rule.PACE) if policy is not None:
+            following = f"the next in {age_text(math.ceil(at - now))}"
+            return f"held back by {pace_words(state, policy, now)}; {following}"
         case WaitUntil(at, Rule.LINGERING):
             return f"waiting for more events for its batch, which is sent at {_moment(at, now)} at the latest"
         case WaitUntil(_, Rule.OLDER_NODES_TRANSFORM):
             return "a node of an older version knows no transforms: upgrade it"
+        case Rest(Rule.OUTAGE):
+            return "this node can connect to no host, and only makes probes until it can"
         case Rest(Rule.UNCONFIRMED | Rule.UNREADY):
             return "waiting for NATS to confirm what was recorded"
         case Rest(Rule.BURIALS_FULL):
@@ -327,7 +335,7 @@ def _transform_in_force(state: State) -> TransformState | None:
 def _next_handshake(state: State, policy: Policy | None, view: View, now: float) -> str:
     if view.handshake_under_way:
         return "a handshake is under way"
-    if not view.bounds.handshakes_known:
+    if not view.bounds.all_know_handshakes:
         return "a node of an older version knows no handshakes: upgrade it"
     at = _resume_at(state, policy, now)
     return f"the next is at {_moment(at, now)}" if at else ""
@@ -358,6 +366,8 @@ def _failures(state: State, policy: Policy | None) -> str:
         return _rejection(state, policy, last)
     if isinstance(last, AttemptFailed) and last.error.startswith(f"{PROXY}: "):
         return f"the proxy did not let the last attempt through ({last.error.removeprefix(f'{PROXY}: ')})"
+    if isinstance(last, AttemptFailed) and last.error.startswith(f"{OUTAGE}: "):
+        return "this node could connect to no host at the last attempt"
     if isinstance(last, AttemptFailed) and last.ours:
         return "this node was overloaded at the last attempt"
     failures = "1 failure" if count == 1 else f"{count} failures in a row"

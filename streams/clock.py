@@ -12,7 +12,7 @@ import msgspec
 from actors.errors import Unavailable
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
-from streams.nats.protocol import ApiReply, epoch_of
+from streams.nats.protocol import ApiReply, timestamp_of
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that runs while the machine sleeps, as CLOCK_MONOTONIC does on macOS but not on Linux."""
@@ -48,4 +48,4 @@ async def server_time(js: JetStream, stream: str) -> float:
         if reply.error.code == 503:
             raise Unavailable(f"{stream}: {reply.error.description}")
         raise ApiError(reply.error.err_code, reply.error.description)
-    return epoch_of(reply.ts)
+    return timestamp_of(reply.ts)

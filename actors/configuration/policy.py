@@ -42,6 +42,11 @@ class Rate(Struct, frozen=True, kw_only=True, gc=False):
         return self.limit * self.margin / SECONDS[self.per]
 
     @property
+    def per_minute(self) -> int:
+        """Whole tokens per minute: 123 for 123 a minute, although 60 times 2.05 are a little less."""
+        return math.floor(self.per_second * 60 + _EPSILON)
+
+    @property
     def burst_max(self) -> int:
         """The number of attempts that may start at once."""
         burst = self.burst or math.ceil(self.limit / SECONDS[self.per])
@@ -89,6 +94,27 @@ class BatchLimits(Struct, frozen=True, kw_only=True, gc=False):
     max_events: Annotated[int, Meta(ge=1, le=256)] = 100
     max_bytes: Annotated[int, Meta(ge=1, le=1 << 20)] = 262_144
     linger_s: Annotated[float, Meta(ge=0, le=60)] = 0.0
+
+
+class Adaptive(Struct, frozen=True, kw_only=True, gc=False):
+    """The ways in which a receiver's pace adapts to what it can bear; none ever exceeds its rate.
+
+    - `headers`: what its answers say about its limits counts.
+    - `after_429`: each 429 halves the rate, which then grows back.
+    - `concurrency`: in relaxed order, refusals halve the number of attempts in flight, which then grows back.
+    - `smart`: the rate follows refusals and latencies.
+    - `rate_min`, `rate_max`: bounds of a learnt rate, in attempts per second; None: only the rate.
+    """
+
+    headers: bool = True
+    after_429: bool = True
+    concurrency: bool = False
+    smart: bool = False
+    rate_min: Annotated[float, Meta(ge=0.001, le=1e6)] = 0.1
+    rate_max: Annotated[float, Meta(ge=0.001, le=1e6)] | None = None
+
+
+USUALLY_ADAPTIVE = Adaptive()
 
 
 class AlertSettings(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -175,6 +201,7 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     tls: str | None = None
     filter: Annotated[str, Meta(min_length=1)] | None = None
     region: tuple[str, ...] = ()
+    adaptive: Adaptive = USUALLY_ADAPTIVE
     paused: bool = False
     alerts: AlertSettings = NO_ALERT_SETTINGS
 

@@ -44,7 +44,7 @@ _TOKEN = r"(?:[A-Za-z0-9_-]+|\*)"
 _WILDCARD = re.compile(rf"(?:{_TOKEN}(?:\.{_TOKEN}){{0,15}}|{_TOKEN}(?:\.{_TOKEN}){{0,14}}\.>|>)\Z")
 
 
-def too_many(policy: Policy) -> Iterator[str]:
+def members_over_limits(policy: Policy) -> Iterator[str]:
     """Yield a problem for each member over its limit."""
     if (count := len(policy.secrets)) > SECRETS_MAX:
         yield f"secrets: {count} of them, at most {SECRETS_MAX}; leave out the oldest, which come last"
@@ -71,6 +71,9 @@ def further_problems(policy: Policy) -> list[str]:
         problems.append("format: a batch is always an envelope; leave one of the two out")
     if policy.retry.cap_s < policy.retry.base_s:
         problems.append("retry.cap_s: must not be below retry.base_s")
+    rate_min, rate_max = policy.adaptive.rate_min, policy.adaptive.rate_max
+    if rate_max is not None and rate_max < rate_min:
+        problems.append("adaptive.rate_max: must not be below adaptive.rate_min; raise it or lower that")
     for member, name in (("proxy", policy.proxy), ("tls", policy.tls)):
         if name is not None and not is_profile_name(name):
             problems.append(f"{member}: must be the name of a profile, 1 to 64 of A-Z a-z 0-9 _ -, or null")
@@ -195,7 +198,7 @@ def _is_attribute(name: str, body_format: str) -> bool:
     return body_format == "cloudevents" and name.startswith("ce-")
 
 
-def left_out(policy: Policy) -> Iterator[tuple[str, str]]:
+def unsent_headers(policy: Policy) -> Iterator[tuple[str, str]]:
     """Yield the headers that would not be sent, and why."""
     seen: set[str] = set()
     for given in islice(policy.headers, HEADERS_MAX):

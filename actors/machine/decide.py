@@ -19,6 +19,7 @@ from actors.machine.numbering import Numbered, with_number
 from actors.machine.outcome import (
     ABORT,
     DISABLE,
+    OUTAGE,
     Answered,
     Failed,
     Verdict,
@@ -26,6 +27,8 @@ from actors.machine.outcome import (
     judge,
     retry_after_s,
 )
+from actors.machine.pace.in_force import rules_in_force
+from actors.machine.pace.pace import NOTHING_LEARNT
 from actors.machine.state import OpenEvent, State, open_entry
 
 FAILURES_IN_A_ROW_MAX = 5
@@ -33,6 +36,7 @@ FAILURES_IN_A_ROW_MAX = 5
 NEEDS_NO_CONFIRMATION = (
     f.Delivered, f.AttemptFailed, f.Throttled, f.EventsNumbered, f.EventDropped, f.Parked, f.Unparked,
     f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished, f.HandshakeFailed,
+    f.PaceSet,
 )  # fmt: skip
 _NONE_OPEN: dict[int, OpenEvent] = {}
 ERROR_LENGTH_MAX = 300
@@ -47,6 +51,10 @@ def decide(
     match command:
         case c.RecordOutcome():
             return _outcome(state, policy, command, at, bucket)
+        case c.LearnPace():
+            return [] if policy is None else _learnt(state, policy, command, at)
+        case c.NoteOutage():
+            return [_no_attempt(receiver, at, bucket)]
         case c.Adopt():
             return [] if policy is None else _adopt(state, policy, command, at, bucket)
         case c.OpenReceiver(position, window, removal):
@@ -58,20 +66,16 @@ def decide(
         case c.NumberEvents(events):
             return [f.EventsNumbered(receiver=receiver, events=with_their_numbers(state, events))]
         case c.StartAttempt(events):
-            return [f.Started(
-                receiver=receiver, events=with_their_numbers(state, events), at=at, bucket=bucket
-            )]  # fmt: skip
+            numbered = with_their_numbers(state, events)
+            return [f.Started(receiver=receiver, events=numbered, at=at, bucket=bucket)]
         case c.StartPing():
             return [f.Pinged(receiver=receiver, at=at, bucket=bucket)]
         case c.StartHandshake():
             return [] if policy is None else [handshake_started(state, policy, at, bucket)]
         case c.RecordHandshake():
             return [] if policy is None else handshake_ended(state, policy, command, at, bucket)
-        case c.ParkReceiver(waiting_since, position):
-            if state.parked and waiting_since in (None, state.waiting_since):
-                return []
-            position = 0 if state.parked or state.opened else position
-            return [f.Parked(receiver=receiver, at=at, waiting_since=waiting_since, position=position)]
+        case c.ParkReceiver():
+            return _parked(state, command, at)
         case c.UnparkReceiver():
             return [f.Unparked(receiver=receiver, at=at)] if state.parked else []
         case c.ResumeReceiver(by):
@@ -108,6 +112,21 @@ def decide(
             return [f.AlertsPublished(receiver=receiver, number=number)]
         case _:
             assert_never(command)
+
+
+def _parked(state: State, command: c.ParkReceiver, at: float) -> list[f.Fact]:
+    waiting_since = command.waiting_since
+    if state.parked and waiting_since in (None, state.waiting_since):
+        return []
+    position = 0 if state.parked or state.opened else command.position
+    return [f.Parked(receiver=state.receiver, at=at, waiting_since=waiting_since, position=position)]
+
+
+def _no_attempt(receiver: str, at: float, bucket: Bucket | None) -> f.Fact:
+    return f.AttemptFailed(
+        receiver=receiver, events=(), at=at, attempt=0, kind=f.NO_ATTEMPT, ours=True, bucket=bucket,
+        error=f"{OUTAGE}: this node can connect to no host",
+    )  # fmt: skip
 
 
 def _given_up(state: State, command: c.GiveUpEvents, at: float, bucket: Bucket | None) -> f.DeadLettered:
@@ -165,7 +184,7 @@ def _outcome(
         wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, pauses, spread)
         return [f.Throttled(until=at + wait_s, failing_since=_failing_since(state, at), **common)]
     # If this node has no free connection, the event has not failed, but retrying at once would make it worse.
-    ours = isinstance(outcome, Failed) and outcome.ours
+    ours = isinstance(outcome, Failed) and outcome.is_our_failure
     failures = attempt if ours else (entry.failures if entry else 0) + 1
     several = len(command.events) > 1
     rejected, gone = verdict is Verdict.REJECTED, verdict is Verdict.GONE
@@ -190,6 +209,22 @@ def _outcome(
     elif verdict is Verdict.RETRY and policy and state.failing_s(at) >= policy.offline.disable_after_s:
         facts += _disabled(state, at, "failing")
     return facts
+
+
+def _learnt(state: State, policy: Policy, command: c.LearnPace, at: float) -> list[f.Fact]:
+    """The fact that the receiver's pace is another one; none if nothing was learnt."""
+    rules, known = rules_in_force(policy, state.limit), state.pace or NOTHING_LEARNT
+    pace = known
+    for observed in command.observed:
+        pace = rules.learn(pace, observed, at)
+    if pace == known:
+        return []
+    limits = rules.limits(pace, at)
+    per_second = 0.0 if limits.resumes_at else limits.per_second
+    return [f.PaceSet(
+        receiver=state.receiver, at=at, pace=pace, per_second=per_second, in_flight=limits.in_flight,
+        limited_by=limits.limited_by, in_flight_by=limits.in_flight_by,
+    )]  # fmt: skip
 
 
 def asks_to_stop(outcome: Answered | Failed) -> bool:

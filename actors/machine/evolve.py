@@ -46,10 +46,8 @@ def evolve(state: State, fact: f.Fact) -> State:
             return replace(state, burials=tuple(each for each in state.burials if each.position not in done))
         case f.EventDropped(reason=reason):
             return _count(state, discarded=1) if reason == f.ERASED else _count(state, duplicates=1)
-        case f.Parked(waiting_since=waiting_since, position=position):
-            moved = move_frontier(state.frontier, position, state.frontier.sequence + 1)
-            frontier = moved if position else state.frontier
-            return replace(state, parked=True, waiting_since=waiting_since, frontier=frontier)
+        case f.Parked():
+            return _after_parking(state, fact)
         case f.Unparked():
             return replace(state, parked=False, waiting_since=None)
         case f.Opened(position=position, window=window, removal=removal):
@@ -74,6 +72,8 @@ def evolve(state: State, fact: f.Fact) -> State:
             return replace(state, limit=limit, bucket=bucket)
         case f.TransformSet():
             return with_transform(state, fact)
+        case f.PaceSet():
+            return after_lesson(state, fact)
         case f.Retargeted(target=target):
             return replace(_unimpeded(state), target=target)
         case f.Paused():
@@ -98,6 +98,21 @@ def evolve(state: State, fact: f.Fact) -> State:
             return after_handshake(state, fact)
         case _:
             assert_never(fact)
+
+
+def _after_parking(state: State, fact: f.Parked) -> State:
+    """The state after its waiting events were dropped from memory."""
+    frontier = state.frontier
+    if fact.position:
+        frontier = move_frontier(frontier, fact.position, frontier.sequence + 1)
+    return replace(state, parked=True, waiting_since=fact.waiting_since, frontier=frontier)
+
+
+def after_lesson(state: State, fact: f.PaceSet) -> State:
+    """The state with another pace; a receiver with nothing left to use is throttled, as by `Retry-After`."""
+    told = fact.pace.told
+    until = told.until if told is not None and told.per_second == 0 else 0.0
+    return replace(state, pace=fact.pace, throttled_until=max(state.throttled_until, until))
 
 
 def with_transform(state: State, fact: f.TransformSet) -> State:
@@ -184,6 +199,8 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
             until = max(state.throttled_until, fact.until)
             return _count(replace(state, throttled_until=until, throttles=pauses), throttled=count)
         case f.AttemptFailed():
+            if fact.kind == f.NO_ATTEMPT:
+                return state
             if fact.rejected or fact.gone or fact.kind != "event":
                 return _count(state, failed_attempts=count)
             if fact.at < state.backoff_until:
@@ -294,9 +311,9 @@ def _after_refusal(state: State, fact: f.EventRefused) -> State:
 
 
 def _unimpeded(state: State) -> State:
-    """The state with nothing that holds the receiver back; open events may be tried at once."""
+    """The state with nothing that holds the receiver back or was learnt; open events may be tried at once."""
     return replace(
-        state, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,
+        state, pace=None, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,
         consecutive_failures=0, our_failures=0, disabled="", disabled_at=None,
         handshake=due_at_once(state.handshake),
         open=tuple(replace(each, next_at=0.0) for each in state.open),

@@ -14,11 +14,15 @@ from msgspec import Struct
 from actors.configuration.transform import Transform
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.numbering import Numbered
+from actors.machine.pace.pace import Pace
 
 ERASED = "erased"
 """The reason in facts about events that an operator erased."""
 OUTSIDE_REGION = "region"
 """The reason in facts about events of a region that is not among the receiver's: they are discarded."""
+NO_ATTEMPT = "outage"
+"""The `kind` of a failure without an attempt: this node could connect to no host. Older versions know only
+events and pings, and take it for a ping that failed by our fault."""
 AlertKind = Literal["failing", "offline", "disabled", "behind", "dead_letters", "misconfigured",
                     "handshake_failed"]  # fmt: skip
 
@@ -41,7 +45,7 @@ class _Outcome(_Fact, frozen=True, kw_only=True, omit_defaults=True):
     kind: str = "event"
 
     @property
-    def grouped(self) -> bool:
+    def is_grouped(self) -> bool:
         """True if it says which events are tried together from now on, or that one is tried by itself."""
         return len(self.events) > 1
 
@@ -74,7 +78,7 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     halved: bool = False
 
     @property
-    def grouped(self) -> bool:
+    def is_grouped(self) -> bool:
         """True if it says which events are tried together from now on, or that one is tried by itself."""
         return len(self.events) > 1 or self.halved
 
@@ -287,6 +291,21 @@ class TransformSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="tr
     key: str = ""
 
 
+class PaceSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="pace_set"):
+    """Something was learnt about what the receiver can bear; `pace` replaces what was known.
+
+    The limits at that time, if they are below the configured ones: `per_second` attempts (0.0: a pause),
+    `in_flight` at a time, and the members of `adaptive` by which they are.
+    """
+
+    at: float
+    pace: Pace
+    per_second: float | None = None
+    in_flight: int | None = None
+    limited_by: str = ""
+    in_flight_by: str = ""
+
+
 class Retargeted(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="retargeted"):
     """The receiver has another URL (`target` is its hash: URLs may hold secrets), and is tried at once."""
 
@@ -455,6 +474,6 @@ Fact = (
     | EventDropped | Parked | Unparked | Opened | Removed | Forgot | Missing | WindowSet | RateSet
     | Retargeted | Paused | Resumed | Disabled | Pinged | EventRefused | TurnedAway | Repaired | RemovalSet
     | AlertRaised | AlertRecovered | AlertsPublished
-    | HandshakeStarted | HandshakeSucceeded | HandshakeFailed | TransformSet
+    | HandshakeStarted | HandshakeSucceeded | HandshakeFailed | TransformSet | PaceSet
 )  # fmt: skip
 AnyFact = Fact | Claimed

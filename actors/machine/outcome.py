@@ -27,6 +27,8 @@ OVERLOAD = "overload"
 """The `error` of an attempt for which this node had no connection, descriptor or port to spare."""
 PROXY = "proxy"
 """The `error` of an attempt that the operator's proxy did not let through: the receiver was not asked."""
+OUTAGE = "outage"
+"""The `error` of an attempt that failed while this node could connect to no host."""
 INTERNAL = "internal"
 """The `error` of an attempt that broke inside this node: a defect, which the log describes."""
 
@@ -74,17 +76,21 @@ class Answered(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Failed(Struct, frozen=True, gc=False, kw_only=True):
-    """No usable answer: `error` is one token (`timeout`, `connect`, `blocked`), `detail` is for people."""
+    """No usable answer: `error` is one token (`timeout`, `connect`, `blocked`), `detail` is for people.
+
+    `unreached`: no connection was opened, and the network may be the reason.
+    """
 
     error: str
     detail: str
     latency_ms: float
     status: int | None = None
+    unreached: bool = False
 
     @property
-    def ours(self) -> bool:
+    def is_our_failure(self) -> bool:
         """True if this node or its proxy failed, not the receiver or the event."""
-        return self.error in (OVERLOAD, INTERNAL, PROXY)
+        return self.error in (OVERLOAD, INTERNAL, PROXY, OUTAGE)
 
 
 class NotSent(Struct, frozen=True, gc=False, kw_only=True):

@@ -12,6 +12,7 @@ from actors.configuration.transform import Transform, transform_hash
 from actors.machine.bucket import Bucket, RateLimit, next_token_at
 from actors.machine.facts import AlertFact, AlertKind, AttemptFailed, Burial, OutcomeFact
 from actors.machine.numbering import Frontier, Numbered
+from actors.machine.pace.pace import Pace
 
 OPEN_MAX = 256
 """Events that may have a number without being settled (relaxed order; strict order opens one at a time)."""
@@ -74,7 +75,7 @@ class OpenEvent(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True)
         return self.post or ((self.sequence, self.sequence) if self.attempts else None)
 
     @property
-    def failed_alone(self) -> bool:
+    def has_failed_alone(self) -> bool:
         """True if the last recorded POST had no other event, so that its failure was this event's own."""
         return self.attempts > 0 and self.post is None and not self.halved
 
@@ -151,6 +152,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `transform`: revision of the transform in force; 0: none.
     - `transforms`: that one, and the earlier ones of open events, the newest last.
     - `pseudonym_key`: hash of the key of pseudonyms in force.
+    - `pace`: what was learnt about what the receiver can bear; None if nothing was.
     """
 
     receiver: str
@@ -185,6 +187,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     transform: int = 0
     transforms: tuple[RecordedTransform, ...] = ()
     pseudonym_key: str = ""
+    pace: Pace | None = None
 
     def kept_transform(self, revision: int) -> RecordedTransform | None:
         """The transform of that revision; None if it is gone."""
@@ -240,6 +243,11 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         last = self.last
         return last.at if isinstance(last, AttemptFailed) and last.ours else None
 
+    @property
+    def may_age(self) -> bool:
+        """True if it fails, and the time that passes counts."""
+        return self.failing_since is not None and self.ours_since is None
+
     def failing_s(self, now: float) -> float:
         """The time for which it has been failing."""
         if self.failing_since is None:
@@ -248,7 +256,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         return until - self.failing_since
 
     @property
-    def unfinished(self) -> bool:
+    def is_unfinished(self) -> bool:
         """True if there is work left that no incoming message will trigger."""
         return self.parked or bool(self.burials) or self.may_change_alerts
 
@@ -303,7 +311,7 @@ def is_left_over(state: State, floor: int, now: float) -> bool:
 
     All messages up to `floor` are released. The numbering is kept as long as the stream may have an event.
     """
-    if state.opened or state.open or state.unfinished or state.frontier.position > floor:
+    if state.opened or state.open or state.is_unfinished or state.frontier.position > floor:
         return False
     return state.removed_at is not None and state.removed_at + TOMBSTONE_KEPT_S < now
 

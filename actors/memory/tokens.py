@@ -40,6 +40,12 @@ class Tokens:
             # None would mean no limit at all.
             self.bucket = take(bucket) or Bucket(0.0, bucket.at, bucket.epoch)
 
+    def keep_one(self) -> None:
+        """Keep one token at most: under a learnt rate attempts come evenly, and after it no burst comes."""
+        bucket = self.bucket
+        if bucket is not None and bucket.tokens > 1:
+            self.bucket = Bucket(1.0, bucket.at, bucket.epoch, bucket.others)
+
     def grant(self, position: int, now: float) -> None:
         """Set the token that was just taken aside for the event at `position`."""
         self.granted_position, self.granted_at = position, now

@@ -13,7 +13,18 @@ from actors.machine.facts import AlertFact
 from actors.machine.state import State
 from actors.memory.failing_receivers import FailingReceivers
 from actors.memory.unacked import NodeHolders, ShardUnacked
-from actors.ports import AlertWriter, Backlog, Clock, DeadLetterWriter, Policies, Recorder, Sender, Snapshots
+from actors.ports import (
+    AlertWriter,
+    Backlog,
+    Clock,
+    DeadLetterWriter,
+    NoOutage,
+    OwnOutage,
+    Policies,
+    Recorder,
+    Sender,
+    Snapshots,
+)
 
 
 class ShardClaim(Struct, frozen=True, kw_only=True):
@@ -46,8 +57,10 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `on_alert`: takes the alerts that are confirmed, for the log.
     - `alerts`: publishes the events about them.
     - `alert_limits`: returns the limits of alerts about a receiver, with the settings of its configuration.
-    - `handshakes_known`: asked before each handshake; if not, events wait for it.
-    - `transforms_known`: asked before a transform is adopted; if not, events wait for it.
+    - `all_know_handshakes`: asked before each handshake; if not, events wait for it.
+    - `all_know_transforms`: asked before a transform is adopted; if not, events wait for it.
+    - `all_know_paces`: asked before a learnt pace is recorded; if not, nothing is learnt.
+    - `outage`: asked before each attempt; tells whether this node can connect to no host.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -68,9 +81,11 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     on_alert: Callable[[AlertFact], None]
     alerts: AlertWriter
     alert_limits: Callable[[str, AlertSettings], AlertLimits]
+    outage: OwnOutage = field(default_factory=NoOutage)
     may_record_alerts: Callable[[], bool] = lambda: True
-    handshakes_known: Callable[[], bool] = lambda: True
-    transforms_known: Callable[[], bool] = lambda: True
+    all_know_handshakes: Callable[[], bool] = lambda: True
+    all_know_transforms: Callable[[], bool] = lambda: True
+    all_know_paces: Callable[[], bool] = lambda: True
     node_holders: NodeHolders = field(default_factory=NodeHolders)
 
 
@@ -89,6 +104,7 @@ class ActorEnvironment(Protocol):
     on_alert: Callable[[AlertFact], None]
     failing: FailingReceivers
     refuse: Callable[[str], None]
+    outage: OwnOutage
     epoch: int
     claimed_at: float
     claim_position: int
@@ -109,12 +125,16 @@ class ActorEnvironment(Protocol):
         """True if an attempt may take its token now; if not, all actors are woken once it may."""
         ...
 
-    def handshakes_known(self) -> bool:
+    def all_know_handshakes(self) -> bool:
         """True if every node that may take over knows the facts about handshakes."""
         ...
 
-    def transforms_known(self) -> bool:
+    def all_know_transforms(self) -> bool:
         """True if every node that may take over knows the facts about transforms."""
+        ...
+
+    def all_know_paces(self) -> bool:
+        """True if every node that may take over knows the fact about paces."""
         ...
 
     def within_lease(self) -> bool:

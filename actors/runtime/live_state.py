@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import assert_never
 
 from actors.configuration.policy import Policy
 from actors.configuration.transform import Unshapeable, shaping_of
@@ -12,9 +13,14 @@ from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
 from actors.machine.event import Event
 from actors.machine.facts import AlertRaised, AlertRecovered, Delivered, Fact
 from actors.machine.invariants import InvariantBroken, evolve_checked
-from actors.machine.state import UNCONFIRMED_MAX, State
+from actors.machine.outcome import Answered, Failed
+from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.learnt_pace import pace_limits, spacing_s
+from actors.machine.scheduling.rules import Rule
+from actors.machine.state import UNCONFIRMED_MAX, State, open_entry
+from actors.memory.pacing import Pacing
 from actors.memory.tokens import Tokens
-from actors.ports import EventShaping
+from actors.ports import Attempt, BatchAttempt, EventShaping
 from actors.runtime.environment import ActorEnvironment
 
 _TRANSFORM = attrgetter("transform")
@@ -29,11 +35,13 @@ class LiveState:
     - `waits_for_room`: nothing starts before some of them are confirmed.
     - `policy`: the configuration in force.
     - `invalid`: the receiver has a configuration, but never had a valid one.
+    - `pacing`: what is measured to learn the receiver's pace; None as long as nothing is.
     - `failing_restored_at`: when it came into memory, if it was failing by then; else 0.0.
     """
 
-    __slots__ = ("barrier_index", "confirmed", "environment", "failing_restored_at", "invalid", "policy",
-                 "receiver", "state", "tokens", "unconfirmed_deliveries", "waits_for_room")  # fmt: skip
+    __slots__ = ("barrier_index", "confirmed", "environment", "failing_restored_at", "invalid", "pacing",
+                 "policy", "receiver", "state", "tokens", "unconfirmed_deliveries",
+                 "waits_for_room")  # fmt: skip
 
     def __init__(self, receiver: str, environment: ActorEnvironment) -> None:
         self.receiver = receiver
@@ -46,14 +54,49 @@ class LiveState:
         self.barrier_index = 0
         self.unconfirmed_deliveries = 0
         self.waits_for_room = False
+        self.pacing: Pacing | None = None
 
     def restore(self, state: State, policy: Policy | None) -> None:
         """Continue from this state."""
         self.state = self.confirmed = state
         self.policy = policy
+        if state.pace is not None:
+            # Its last recorded attempt began before that.
+            self.pacing = Pacing(state.last.at if state.last else 0.0)
         if state.failing_since is not None:
             self.failing_restored_at = self.environment.clock.now()
             self.environment.failing.restore(state)
+
+    def start_paced(self, now: float, in_flight: int) -> None:
+        """Count an attempt that has taken its token, and starts while the pace is measured or learnt."""
+        policy = self.policy
+        if policy is None:
+            return
+        if self.pacing is None:
+            self.pacing = Pacing()
+        per_second = pace_limits(self.state, policy, now).per_second
+        if per_second is not None or self.pacing.is_paced:
+            self.tokens.keep_one()  # Those that came between two paced attempts make no burst afterwards.
+        self.pacing.start(now, in_flight, per_second)
+
+    def learn(self, outcome: Answered | Failed, policy: Policy, now: float) -> None:
+        """Record what an outcome teaches about the receiver's pace, once the outcome is recorded."""
+        pacing, state = self.pacing, self.state
+        if pacing is None:
+            pacing = self.pacing = Pacing()
+        observed = pacing.end(policy.adaptive, outcome, now, max(state.throttled_until, state.backoff_until))
+        if observed and self.environment.all_know_paces():
+            self.record(c.LearnPace(observed), now)
+            if self.state.pace is not state.pace:
+                pacing.recorded(now)
+
+    def note_wait(self, rule: Rule, in_flight: int, now: float) -> None:
+        """Note that this rule holds attempts back, if a learnt limit is behind it."""
+        if self.pacing is None or self.policy is None or rule not in (Rule.PACE, Rule.IN_FLIGHT):
+            return
+        learnt = pace_limits(self.state, self.policy, now).in_flight
+        if rule is Rule.PACE or (learnt is not None and in_flight >= learnt):
+            self.pacing.hold()
 
     def record(self, command: c.Command, now: float) -> None:
         """Decide, fold the facts at once, and give them to the journal, which confirms them later."""
@@ -77,6 +120,35 @@ class LiveState:
             index = environment.recorder.add(fact, self.state, urgent)
             if urgent:
                 self.barrier_index = index
+
+    def note_outage(self) -> None:
+        """Record that no time counts as failing from now on, if this node can connect to no host."""
+        if self.environment.outage.since is not None and self.state.may_age:
+            self.record(c.NoteOutage(), self.environment.clock.now())
+
+    def attempt(self, post: s.Post | s.PostBatch, policy: Policy) -> Attempt | BatchAttempt:
+        """The attempt that a step asks for."""
+        state, may_start = self.state, self.environment.within_lease
+        shaped = bool(state.transforms or state.open)
+        tried = open_entry(state, post.events[0].position) if post.attempt > 1 else None
+        failures, token_s = tried.failures if tried else 0, 1 / state.limit.per_second if state.limit else 0.0
+        if self.pacing is not None:
+            token_s = max(token_s, spacing_s(state, policy, self.environment.clock.now()))
+        match post:
+            case s.Post(event):
+                return Attempt(
+                    receiver=self.receiver, policy=policy, event=event, sequence=post.sequence,
+                    ordinal=post.attempt, may_start=may_start, failures=failures, token_s=token_s,
+                    shapings=self.shapings((event,), policy) if shaped else (),
+                )  # fmt: skip
+            case s.PostBatch():
+                return BatchAttempt(
+                    receiver=self.receiver, policy=policy, events=post.events, sequences=post.sequences,
+                    ordinal=post.attempt, may_start=may_start, failures=failures, token_s=token_s,
+                    shapings=self.shapings(post.events, policy) if shaped else (),
+                )  # fmt: skip
+            case _:
+                assert_never(post)
 
     def confirm(self, fact: Fact, state: State) -> None:
         """Take `fact` as confirmed, since the journal holds it."""

@@ -34,6 +34,12 @@ class PostingBounds:
         return self._live.unconfirmed_deliveries < UNCONFIRMED_MAX and self._environment.may_start()
 
     @property
+    def may_reach(self) -> bool:
+        """True unless this node can connect to no host; then the receiver is woken once it can."""
+        outage, policy = self._environment.outage, self._live.policy
+        return outage.since is None or policy is None or outage.may_try(self._live.receiver, policy)
+
+    @property
     def room(self) -> int:
         """Number of further events that may be in flight, or settled and not confirmed."""
         return UNCONFIRMED_MAX - self._live.unconfirmed_deliveries - len(self._in_flight)
@@ -57,14 +63,14 @@ class PostingBounds:
         )
 
     @property
-    def handshakes_known(self) -> bool:
+    def all_know_handshakes(self) -> bool:
         """True if every node that may take over knows the facts about handshakes."""
-        return self._environment.handshakes_known()
+        return self._environment.all_know_handshakes()
 
     @property
-    def transforms_known(self) -> bool:
+    def all_know_transforms(self) -> bool:
         """True if every node that may take over knows the facts about transforms."""
-        return self._environment.transforms_known()
+        return self._environment.all_know_transforms()
 
     @property
     def policy_revision(self) -> int:

@@ -239,6 +239,14 @@ class Residents:
             if number % WOKEN_IN_TURN_MAX == 0:
                 await asyncio.sleep(0)
 
+    async def note_outage(self) -> None:
+        """Let the actors record that the time of our outage is not failing time of their receivers."""
+        for number, each in enumerate(list(self.actors.values()), 1):
+            if each.loaded:
+                each.live.note_outage()
+            if number % CHECKED_IN_TURN_MAX == 0:
+                await asyncio.sleep(0)
+
     async def park(self, receivers: Iterable[str]) -> None:
         """Park these receivers, if they are in memory."""
         for number, receiver in enumerate(receivers, 1):
@@ -259,7 +267,7 @@ class Residents:
     async def passivate(self, before: float) -> None:
         """Remove resting actors that had nothing to do since then and whose states are in snapshots."""
         for number, (receiver, actor) in enumerate(list(self.actors.items()), 1):
-            if actor.active_at < before and actor.resting and self._host.unsaved.get(receiver) is None:
+            if actor.active_at < before and actor.is_resting and self._host.unsaved.get(receiver) is None:
                 actor.close()
                 del self.actors[receiver]
             if number % CHECKED_IN_TURN_MAX == 0:

@@ -38,6 +38,7 @@ GATED = (
     receivers.list_receivers, receivers.get_receiver, receivers.put_receiver, receivers.patch_receiver,
     receivers.delete_receiver, receivers.rotate_receiver_secret,
     receivers.test_receiver_filter,
+    receivers.test_receiver_transform,
     control.get_receiver_state, control.pause_receiver, control.resume_receiver, control.ping_receiver,
     control.skip_event, control.forget_events, control.verify_receiver,
     ledger_queries.list_attempts, ledger_queries.get_history, ledger_queries.get_audit,
@@ -56,7 +57,7 @@ OPEN = (health.healthz, health.readyz)
 
 def application(api: ApiState) -> PublishFastPath:
     """The application over the state of this process."""
-    return PublishFastPath(api, Gate(api.tokens, lambda: api.ready), routes())
+    return PublishFastPath(api, Gate(api.tokens, lambda: api.is_ready), routes())
 
 
 @cache

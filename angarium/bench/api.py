@@ -51,7 +51,7 @@ class ApiPlan(Struct, frozen=True, kw_only=True):
     timed_s: float = 3.0
 
 
-class Pace(Struct, frozen=True, kw_only=True):
+class RequestPace(Struct, frozen=True, kw_only=True):
     """Events (or requests) a second, and the CPU that each costs.
 
     The CPU of the server, of nats-server and of the client is in microseconds, and None if the system does
@@ -71,9 +71,9 @@ class ApiFigures(Struct, frozen=True, kw_only=True):
 
     connections: int
     batch: int
-    single: Pace
-    bare: Pace
-    batched: Pace
+    single: RequestPace
+    bare: RequestPace
+    batched: RequestPace
     to_bare: float
     rate: int
     delivered: int
@@ -100,9 +100,9 @@ class _Sum:
             for so_far, more in zip(self.cpu_s, cpu_s, strict=True)
         ]
 
-    def pace(self) -> Pace:
+    def pace(self) -> RequestPace:
         server, nats, client = (None if each is None else each / self.done * 1e6 for each in self.cpu_s)
-        return Pace(
+        return RequestPace(
             per_s=self.done / self.seconds,
             server_cpu_us=server,
             nats_cpu_us=nats,

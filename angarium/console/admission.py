@@ -58,7 +58,7 @@ async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
     if connection.method == "OPTIONS":  # Litestar's own handler, which states no scope.
         raise method_not_allowed(("GET",))
     console: ConsoleState = connection.scope["state"][CONSOLE]
-    if not console.api.ready:
+    if not console.api.is_ready:
         raise unavailable("NATS cannot be reached; load the page again in a moment")
     session = session_of(connection, console)
     if session is None:

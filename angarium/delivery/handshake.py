@@ -1,6 +1,6 @@
 """The request of a handshake, and whether its answer is the proof that the receiver's configuration asks for.
 
-- `hmac`: `GET` with a challenge that no one can know before. The answer is JSON with a nonce of the receiver,
+- `hmac`: `GET` with an unpredictable challenge. The answer is JSON with a nonce of the receiver,
   and the HMAC-SHA256 of both by one of its secrets. The text in front of them is in front of no event, so the
   signature of an event is no answer; the receiver's nonce keeps it from signing what others choose.
 - `cloudevents`: `OPTIONS`, as section 4 of "HTTP 1.1 Web Hooks for Event Delivery" has it. The receiver
@@ -18,7 +18,7 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct
 
-from actors.configuration.policy import SECONDS, Policy
+from actors.configuration.policy import Policy
 from actors.configuration.signing_secrets import SecretKey, secret_key
 from actors.machine.handshake.deciding import ALLOWED_RATE, allowed_rates, is_allowed_rate
 from actors.machine.outcome import DISABLE, Answered, Failed
@@ -66,9 +66,7 @@ def question(policy: Policy, origin: str = USUAL_ORIGIN) -> Question:
             challenge = CHALLENGE_START + secrets.token_urlsafe(CHALLENGE_BYTES)
             return Question("GET", (b"angarium-challenge: " + challenge.encode(),), challenge)
         case "cloudevents":
-            # Multiplied first: 123 a minute are 2.05 a second, of which 60 are a little less than 123.
-            rate = policy.rate
-            per_minute = int(rate.limit * 60 / SECONDS[rate.per]) if rate else 0
+            per_minute = policy.rate.per_minute if policy.rate else 0
             lines = (b"webhook-request-rate: %d" % per_minute,) if per_minute else ()
             return Question("OPTIONS", lines, origin=origin)
         case "none":

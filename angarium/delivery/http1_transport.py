@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from angarium.delivery.connections.connect import (
+    UNREACHED,
     NoAnswer,
     allowed_addresses,
     connect_directly,
@@ -35,18 +36,31 @@ from angarium.delivery.http_exchange.transport import (
 Dial = Callable[[Http1Connection, Target, str, ssl.SSLContext, float], Awaitable[None]]
 """Connects to an address of a target until a deadline; raises NoAnswer."""
 
+OnConnected = Callable[[str, Target, str], None]
+"""Takes the receiver, its target, and the address that was connected to."""
+
 _NO_ROOM = "no connection became free in time"
 
 
 class Http1Transport:
-    """A `Transport`, to be created while the event loop runs, since it belongs to that loop."""
+    """A `Transport`, to be created while the event loop runs, since it belongs to that loop.
 
-    def __init__(self, paths: EgressPaths, *, limits: ConnectionLimits = DEFAULT_LIMITS) -> None:
+    `on_connected`: called with each connection that was opened without a proxy.
+    """
+
+    def __init__(
+        self,
+        paths: EgressPaths,
+        *,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
+        on_connected: OnConnected = lambda receiver, target, address: None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._paths = paths
         self._direct = paths.direct
         self._pool = Pool(limits)
         self._slow_lane = SlowLane(limits)
+        self._on_connected = on_connected
 
     def post(self, request: Request) -> Coroutine[Any, Any, Response | Failure]:
         """See `Transport`."""
@@ -86,7 +100,10 @@ class Http1Transport:
             except NoAnswer as why:
                 if why.kind is FailureKind.TIMEOUT:
                     self._slow_lane.learn(request.receiver, request.target, slow=True)
-                return Failure(kind=why.kind, detail=why.detail, latency_s=self._loop.time() - started_at)
+                return Failure(
+                    kind=why.kind, detail=why.detail, latency_s=self._loop.time() - started_at,
+                    unreached=why.kind in UNREACHED,
+                )  # fmt: skip
             begun_at = self._loop.time()
             try:
                 outcome = await connection.start(wire, request.may_start, started_at, deadline)
@@ -142,9 +159,12 @@ class Http1Transport:
                 reserved = await self._pool.reserve(key)
         except TimeoutError:
             raise NoAnswer(FailureKind.OVERLOAD, _NO_ROOM) from None
-        return await self._pool.connect(
+        opened = await self._pool.connect(
             key, reserved, lambda connection: dial(connection, request.target, address, egress.tls, until)
         )
+        if egress.proxy is None:
+            self._on_connected(request.receiver, request.target, address)
+        return opened
 
 
 def _key(request: Request, egress: EgressPath, address: str) -> Key:

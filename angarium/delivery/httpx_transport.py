@@ -69,7 +69,7 @@ class _Exchange:
 
     def is_stale(self, failure: NoAnswer) -> bool:
         """True if a kept connection had died, or had sent bytes before the request."""
-        died = failure.kind is FailureKind.RESET and not self.answer.begun
+        died = failure.kind is FailureKind.RESET and not self.answer.has_begun
         return self.reused and (died or self.spoken_to)
 
 
@@ -97,7 +97,10 @@ class HttpxTransport:
         try:
             answer = await self._deliver(request, started_at + request.timeout_s)
         except NoAnswer as why:
-            return Failure(kind=why.kind, detail=why.detail, latency_s=loop.time() - started_at)
+            return Failure(
+                kind=why.kind, detail=why.detail, latency_s=loop.time() - started_at,
+                unreached=why.kind in (FailureKind.RESOLVE, FailureKind.CONNECT),
+            )  # fmt: skip
         return answer.response(loop.time() - started_at)
 
     async def close(self) -> None:
@@ -178,7 +181,7 @@ class _Network(httpcore.AsyncNetworkBackend):
 
 
 class _Reader(asyncio.StreamReader):
-    """Counts the bytes that arrive, so that one can see whether all have been read."""
+    """Counts the bytes that arrive, to see whether all have been read."""
 
     fed = 0
 

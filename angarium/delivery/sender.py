@@ -35,6 +35,7 @@ from angarium.delivery.http_exchange.transport import (
     Response,
     Transport,
 )
+from angarium.delivery.own_outage.watch import OutageWatch
 from angarium.delivery.shaping.body_shaper import BodyShaper
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
 
@@ -72,6 +73,7 @@ class HttpSender:
 
     `traceparent` makes the header of each attempt if traces are exported; else `ids` makes trace ids.
     `profile_names` finds the profiles that a configuration names. `origin` names the sender in handshakes.
+    `watch` judges failures that may be an outage of this node.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class HttpSender:
         traceparent: Callable[[Attempt | BatchAttempt], bytes] | None = None,
         profile_names: Callable[[Policy], ProfileNames] = lambda policy: NO_PROFILES,
         origin: str = USUAL_ORIGIN,
+        watch: OutageWatch | None = None,
     ) -> None:
         self._transport = transport
         self._clock = clock
@@ -90,6 +93,7 @@ class HttpSender:
         self._traceparent = traceparent or self._drawn_traceparent
         self._profile_names = profile_names
         self._origin = origin
+        self._watch = watch
         self._prepared: dict[str, _Prepared] = {}
         self._shaper = BodyShaper()
 
@@ -125,18 +129,23 @@ class HttpSender:
                     lines = self._lines(attempt, prepared, event, number, body) + formatted.lines
             case _:
                 assert_never(attempt)
-        outcome = await self._transport.post(
-            Request(
-                receiver=attempt.receiver,
-                target=prepared.target,
-                lines=lines,
-                body=body,
-                timeout_s=attempt.policy.timeout_s,
-                may_start=attempt.may_start,
-                profiles=prepared.profiles,
+        outcome = _outcome(
+            await self._transport.post(
+                Request(
+                    receiver=attempt.receiver,
+                    target=prepared.target,
+                    lines=lines,
+                    body=body,
+                    timeout_s=attempt.policy.timeout_s,
+                    may_start=attempt.may_start,
+                    profiles=prepared.profiles,
+                )
             )
         )
-        return _outcome(outcome)
+        watch = self._watch
+        if watch is None or (isinstance(outcome, Answered) and not watch.doubts):
+            return outcome  # The most frequent case.
+        return await watch.seen(attempt.receiver, attempt.policy, outcome)
 
     async def _handshake(self, attempt: Attempt, prepared: _Prepared) -> Outcome:
         """Ask for the proof that the configuration requires, within the same bounds as an attempt."""
@@ -154,6 +163,8 @@ class HttpSender:
             )
         )
         outcome = _outcome(answer)
+        if self._watch is not None:
+            outcome = await self._watch.seen(attempt.receiver, policy, outcome)
         return outcome if isinstance(outcome, NotSent) else check_proof(outcome, asked, policy, self._clock())
 
     def _prepare(self, receiver: str, policy: Policy) -> _Prepared:
@@ -294,5 +305,6 @@ def _outcome(outcome: Response | Failure) -> Outcome:
     if outcome.kind is FailureKind.LEASE:
         return NotSent(why=outcome.detail)
     return Failed(
-        error=outcome.kind.value, detail=outcome.detail, latency_ms=latency_ms, status=outcome.status
-    )
+        error=outcome.kind.value, detail=outcome.detail, latency_ms=latency_ms, status=outcome.status,
+        unreached=outcome.unreached,
+    )  # fmt: skip

@@ -190,6 +190,8 @@ class RowBatch(Struct):
 
     def _fact(self, receiver: ReceiverRow, fact: f.Fact, position: int, ordinal: int, happened: int) -> None:
         match fact:
+            case f.AttemptFailed(kind=f.NO_ATTEMPT):
+                return
             case f.Delivered() | f.AttemptFailed() | f.Throttled():
                 self._attempt(receiver, fact, position, ordinal)
                 return

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from ipaddress import ip_network
 from typing import Any, TypeVar, assert_never
 
@@ -24,6 +25,8 @@ from angarium.delivery.connections.resolver import DnsResolver
 from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.transport import Transport
+from angarium.delivery.own_outage.prober import Prober
+from angarium.delivery.own_outage.watch import OutageWatch
 from angarium.delivery.sender import HttpSender
 from angarium.file_value import reload_when_changed
 from angarium.node.control_requests import ReceiverControl
@@ -34,7 +37,7 @@ from angarium.node.early_start import (
     until_complete_or_alone,
 )
 from angarium.node.health_log import HealthLog
-from angarium.node.load import Load
+from angarium.node.load import ThreadLoad
 from angarium.node.monitor import monitoring
 from angarium.node.node import Node
 from angarium.node.shard import NodeContext
@@ -65,11 +68,11 @@ from streams.nats.retry import retry_until_answered
 from streams.nats.wire import Wire
 from streams.reading.backlog import READERS_MAX
 from streams.reading.pull_room import PullRoom
-from streams.routing.choosing.sending_rules import sending_rules_of
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.node_routing import Routing, RoutingTotals
 from streams.routing.router import COPIES_AT_ONCE
+from streams.routing.selection.sending_rules import sending_rules_of
 from streams.sealing.keys import Keys, no_keys
 from streams.tasks import reporting
 
@@ -166,16 +169,22 @@ async def open_node(
     paths = EgressPaths(guard, settings.profiles, resolver=resolver)
     sealing = key_file(settings)
     wire = await connect(connect_options(settings))
-    transport = _transport(settings, guard, paths)
+    prober = Prober(guard)
+    outage = OutageWatch(
+        prober, address_of=prober.address_of,
+        has_own_path=lambda policy: paths.profiles_of(policy).proxy is not None,
+    )  # fmt: skip
+    transport = _transport(settings, guard, paths, outage)
     sender = HttpSender(
-        transport, traceparent=traceparent, profile_names=paths.profiles_of, origin=settings.origin
-    )
+        transport, traceparent=traceparent, profile_names=paths.profiles_of, origin=settings.origin,
+        watch=outage,
+    )  # fmt: skip
     reloading = asyncio.ensure_future(paths.reload_changed_files())
     reloading.add_done_callback(reporting("the files of proxies and TLS profiles are no longer read again"))
     try:
         async with joined_node(
-            wire, settings, SystemTime(), sender,
-            saturated=Load(), on_complete=on_complete, tracing=tracing, runs=runs,
+            wire, settings, SystemTime(), sender, outage=outage,
+            saturated=ThreadLoad(), on_complete=on_complete, tracing=tracing, runs=runs,
             proxy_connections=transport.proxy_connections if isinstance(transport, Http1Transport) else dict,
             keys=lambda: sealing.value,
         ) as node:  # fmt: skip
@@ -190,16 +199,17 @@ async def open_node(
         if tracing is not None:
             tracing.exporter.finish()  # The last metrics are sent at the same time.
         reloading.cancel()
+        outage.close()
         await transport.close()
         resolver.close()
         await wire.close()
 
 
-def _transport(settings: Settings, guard: Guard, paths: EgressPaths) -> Transport:
+def _transport(settings: Settings, guard: Guard, paths: EgressPaths, outage: OutageWatch) -> Transport:
     limits = ConnectionLimits(connections_max=connections_max(), per_host_max=per_host_max(settings.workers))
     match settings.transport:
         case "http1":
-            return Http1Transport(paths, limits=limits)
+            return Http1Transport(paths, limits=limits, on_connected=outage.connected)
         case "httpx":
             from angarium.delivery.httpx_transport import HttpxTransport  # Only this needs the extra.
 
@@ -222,20 +232,21 @@ async def joined_node(
     patience_s: float = CONFIGURATIONS_PATIENCE_S,
     proxy_connections: Callable[[], Mapping[str, int]] = dict,
     keys: Callable[[], Keys] = no_keys,
+    outage: OutageWatch | None = None,
 ) -> AsyncIterator[Node]:
     """A member of the fleet over given ports; leaving hands its shards over.
 
     `saturated` returns True if the event loop has no time to spare. `on_complete` is called when all
     configurations are known: before the first shard is claimed, unless the node is alone and there are many
     (`early_start`, which takes `patience_s`). `keys` open the secrets in configurations.
+    `outage` holds attempts back while this node can connect to no host.
     """
     js = JetStream(wire)
     await js.start()
     names = Names(settings.prefix)
     configurations = await _configurations(js, names, settings, keys)
-    members = Members(
-        js, names, settings.node, time, ttl_s=settings.ttl_s, version=angarium.__version__, runs=runs
-    )
+    version, ttl_s = angarium.__version__, settings.ttl_s
+    members = Members(js, names, settings.node, time, ttl_s=ttl_s, version=version, runs=runs)
     freshness = Freshness(js, configurations.catch_up, time)
     copies, readers = CopySlots(COPIES_AT_ONCE), asyncio.Semaphore(READERS_MAX)
     tenant_settings = SettingsByTenant(settings.tenants, settings.alerts)
@@ -250,18 +261,17 @@ async def joined_node(
     context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, configurations=configurations,
         sender=sender, readers=readers, pull_room=PullRoom(), loads=LoadSlots(begin=PacedStarts().begin),
-        burials_at_once=asyncio.Semaphore(1), routing=routing,
-        totals=NodeTotals(), health_log=health_log, saturated=saturated, holders=NodeHolders(),
-        drain_s=settings.drain_s, replay_keep_s=settings.replay_keep_s,
-        tracing=tracing, metrics_names=settings.metrics_names, proxy_connections=proxy_connections,
+        burials_at_once=asyncio.Semaphore(1), routing=routing, totals=NodeTotals(), health_log=health_log,
+        saturated=saturated, holders=NodeHolders(), drain_s=settings.drain_s, tracing=tracing, outage=outage,
+        replay_keep_s=settings.replay_keep_s, metrics_names=settings.metrics_names,
+        proxy_connections=proxy_connections,
     )  # fmt: skip
     node = Node(context, settings.shards)
     inboxes = Inboxes(settings.inbox_prefix, *settings.answer_inboxes)
     control = ControlServer(wire, names, ReceiverControl(node), inboxes, NodeControl(members))
     identity = _identity(settings, time.wall())
-    service = MicroService(
-        wire, identity, control.subject, control.totals, lambda: _statistics(node), inboxes
-    )
+    tell = partial(_statistics, node)
+    service = MicroService(wire, identity, control.subject, control.totals, tell, inboxes)
     reading_configurations = asyncio.ensure_future(read_configurations(configurations, on_complete))
     reading_configurations.add_done_callback(reporting("the configurations could not be read"))
     try:

@@ -64,6 +64,7 @@ class FactKinds(IntEnum):
     ALERTS = 1
     HANDSHAKES = 2
     TRANSFORMS = 3
+    PACES = 4
 
 
 FACTS_KNOWN = max(FactKinds)
@@ -79,6 +80,7 @@ class Member(Struct, frozen=True, kw_only=True):
     - `placement`: the newest that it knows; `draining`: it is being emptied, or is empty (`placement`).
     - `owned`: the shards that it runs; older versions leave it empty.
     - `facts`: the newest of the `FactKinds` that it knows.
+    - `outage`: it can connect to no host.
     """
 
     v: int = VERSION
@@ -92,6 +94,7 @@ class Member(Struct, frozen=True, kw_only=True):
     draining: bool = False
     owned: tuple[int, ...] = ()
     facts: int = 0
+    outage: bool = False
 
 
 _member = msgspec.json.Decoder(Member)
@@ -148,6 +151,7 @@ class Members:
         self._renew_now = asyncio.Event()
         self._last_messages = LastMessages()
         self.owned: Callable[[], Iterable[int]] = tuple
+        self.has_outage: Callable[[], bool] = bool
         self._subscription: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -181,7 +185,7 @@ class Members:
         pauses = Pauses(self._js)
         while not await self._renew():
             await pauses.wait()
-            if self.lease.over:
+            if self.lease.is_over:
                 self.lapse()
         await retry_until_answered(self._read_heartbeats)
         self._tasks = [
@@ -251,7 +255,7 @@ class Members:
     async def _keep_renewing(self) -> None:
         pauses = Pauses(self._js)
         while True:
-            if self.lease.over:
+            if self.lease.is_over:
                 self.lapse()
             self._renew_now.clear()
             if await self._renew():
@@ -277,7 +281,7 @@ class Members:
         member = Member(
             node=self.node, started_at=self._started_at, version=self._version, heartbeat=self.heartbeat,
             ttl_s=self._ttl_s, run=self.run, placement=self.placement, draining=self.draining,
-            owned=tuple(self.owned()), facts=FACTS_KNOWN,
+            owned=tuple(self.owned()), facts=FACTS_KNOWN, outage=self.has_outage(),
         )  # fmt: skip
         number = self.heartbeat
         answer = await self._js.publish(
@@ -295,7 +299,7 @@ class Members:
         return False
 
     def _acknowledged(self, lease: Lease, sent_at: float) -> bool:
-        begins = not lease.valid()
+        begins = not lease.is_valid()
         if not lease.acknowledged(sent_at):
             return False
         if begins:

@@ -166,7 +166,7 @@ def stream_info(reply: StreamReply) -> StreamInfo:
         bytes=state.bytes,
         max_bytes=int(reply.config.get("max_bytes", -1)),
         config=reply.config,
-        last_at=max(epoch_of(state.last_ts), 0.0) if state.last_ts else 0.0,  # The year 1: none yet.
+        last_at=max(timestamp_of(state.last_ts), 0.0) if state.last_ts else 0.0,  # The year 1: none yet.
         heard_s=_heard_s(int(reply.config.get("num_replicas", 1)), reply.cluster),
         behind=_behind(reply.cluster),
     )
@@ -211,7 +211,7 @@ def stored_message(raw: RawMessage) -> StoredMessage:
     headers = parse_block(raw.hdrs)
     for name in DIRECT_GET:
         headers.pop(name, None)
-    return StoredMessage(raw.subject, raw.seq, epoch_of(raw.time), headers, raw.data)
+    return StoredMessage(raw.subject, raw.seq, timestamp_of(raw.time), headers, raw.data)
 
 
 def is_page_part(message: Message) -> bool:
@@ -250,7 +250,7 @@ def _page_message(data: bytes, headers: dict[str, str]) -> StoredMessage:
     subject, position, time = headers[SUBJECT], headers[SEQUENCE], headers[TIME_STAMP]
     for name in DIRECT_GET:
         headers.pop(name, None)
-    return StoredMessage(subject, int(position), epoch_of(time), headers, data)
+    return StoredMessage(subject, int(position), timestamp_of(time), headers, data)
 
 
 class SharedHeaders(dict[str, str]):
@@ -314,7 +314,7 @@ def parse_block(raw: bytes, *, appended: bool = False) -> dict[str, str]:
     return headers
 
 
-def epoch_of(text: str) -> float:
+def timestamp_of(text: str) -> float:
     """Seconds since the epoch of an RFC 3339 time in UTC, with all its nanoseconds.
 
     The same time comes as an integer of nanoseconds in the reply subject of a delivered message

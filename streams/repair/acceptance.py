@@ -38,7 +38,7 @@ from streams.lost_tails.comparison import Loss
 from streams.lost_tails.marks import Marks, SourceOffset
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
-from streams.nats.protocol import epoch_of
+from streams.nats.protocol import timestamp_of
 from streams.nats.retry import retry_until_answered
 from streams.repair.damage import (
     NOT_COMPLETE,
@@ -176,7 +176,7 @@ class Repair:
         """The facts by which actors continue with the bucket of configurations that was created then."""
         configurations, made_at, restored = (
             StoredConfigurations(self._js, self._names),
-            epoch_of(created),
+            timestamp_of(created),
             dict[str, int](),
         )
         for receiver in [each for each, state in states.items() if state.removal]:

@@ -23,7 +23,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
-from streams.nats.protocol import epoch_of
+from streams.nats.protocol import timestamp_of
 from streams.nats.retry import GatheredReasonLog, Pauses
 from streams.nats.wire_names import MESSAGE_TOO_LARGE
 from streams.tasks import cancel_and_wait, on_defect
@@ -304,5 +304,5 @@ async def first_second(js: JetStream, names: Names, age_s: float, wall: Callable
     published_from = first.stored_at - age_s
     if age_s == math.inf:
         streams = [await js.existing_stream(stream) for stream in (names.events, names.later)]
-        published_from = min(epoch_of(each.created) for each in streams)
+        published_from = min(timestamp_of(each.created) for each in streams)
     return max(0, min(now, int(published_from) - CLOCKS_DIFFER_MAX_S))

@@ -48,7 +48,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "actors.machine": (
         "backoff bucket event outcome",
-        "numbering",
+        "numbering pace",
         "facts",
         "commands state",
         "handshake",
@@ -69,7 +69,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "host",
     ),
     "streams.routing": (
-        "choosing fanout freshness lanes read_requests tenant_rates",
+        "selection fanout freshness lanes read_requests tenant_rates",
         "routed_events",
         "node_routing parked_tenants_reader tenants",
         "ahead_reader unrouted_burial",
@@ -116,10 +116,15 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "ledger_queries replays",
         "events installation jobs",
     ),
-    "angarium.operations.installation": ("fleet sizing", "setup drain repair", "doctor"),
+    "angarium.operations.configurations": (
+        "changes masks stored url_check",
+        "proposal",
+        "get patch put remove rotate trials",
+    ),
+    "angarium.operations.installation": ("fleet key sizing", "setup drain repair", "doctor"),
     "angarium.api": (
         "problems",
-        "examination bounded_protocol request_metrics requests",
+        "recent_findings bounded_protocol request_metrics requests",
         "admission background cors",
         "api_state",
         "openapi",
@@ -147,7 +152,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "formats handshake http_exchange signing",
         "connections custom_signing",
         "egress shaping",
-        "http1_transport httpx_transport sender",
+        "http1_transport httpx_transport own_outage",
+        "sender",
     ),
 }
 """The files and folders of a folder, from the ground up: each knows those in the layers below its own."""

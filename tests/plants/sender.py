@@ -10,20 +10,23 @@ from random import Random
 
 from msgspec import Struct
 
+from actors.configuration.policy import Adaptive
 from actors.machine.backoff import backoff_s
 from actors.machine.bucket import Bucket, RateLimit, next_token_at, refill, take
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.outcome import Answered, Failed, Verdict, judge, retry_after_s
+from actors.machine.pace.pace import Pace, PaceLimits, PaceRule
+from actors.machine.scheduling.learnt_pace import DUE_WITHIN_S
 from actors.machine.state import OPEN_MAX
-from tests.plants.pace.measurement import Measurement
-from tests.plants.pace.pace import Limits, Observed, Pace, Rule
+from actors.memory.pacing import Pacing
 from tests.plants.receivers import Headers, Plant
 from tests.plants.timeline import Timeline
 
 NEVER = float("inf")
+LISTENING = Adaptive()
 
 
-class Profile(Struct, frozen=True):
+class SenderProfile(Struct, frozen=True):
     """The configuration of a sender that never runs out of events, as far as its pace depends on it."""
 
     strict: bool = False
@@ -34,7 +37,7 @@ class Profile(Struct, frozen=True):
     cap_s: float = 3600.0
 
 
-class Tally:
+class CountsBySecond:
     """Counts for each second of a trial, and the number of facts about the pace."""
 
     def __init__(self, length_s: int) -> None:
@@ -55,7 +58,13 @@ class Sender:
     """The actor of one receiver, at work against a plant from `start` on."""
 
     def __init__(
-        self, timeline: Timeline, plant: Plant, profile: Profile, rule: Rule, rng: Random, length_s: int
+        self,
+        timeline: Timeline,
+        plant: Plant,
+        profile: SenderProfile,
+        rule: PaceRule,
+        rng: Random,
+        length_s: int,
     ) -> None:
         self._timeline, self._plant, self._profile, self._rule, self._rng = (
             timeline,
@@ -64,9 +73,9 @@ class Sender:
             rule,
             rng,
         )
-        self.tally = Tally(length_s)
+        self.tally = CountsBySecond(length_s)
         self.pace = Pace()
-        self._measured = Measurement()
+        self._pacing = Pacing()
         self._bucket = Bucket(float(profile.rate.burst), 0.0, 0)
         self._in_flight = 0
         self._deadlines = deque[_Attempt]()
@@ -96,7 +105,7 @@ class Sender:
                 return
             self._send(heapq.heappop(self._retries)[2] if due else 0)
         if at_once == limits.in_flight:
-            self._measured.hold()
+            self._pacing.hold()
 
     @property
     def open_events(self) -> int:
@@ -105,27 +114,28 @@ class Sender:
 
     def take_over(self) -> None:
         """Continue as another owner would: with the recorded pace, and without what was only measured."""
-        self._measured = Measurement()
+        self._pacing = Pacing(self._pacing.paced_at)
 
-    def _at_once(self, limits: Limits) -> int:
+    def _at_once(self, limits: PaceLimits) -> int:
         if self._profile.strict or self._failures_in_a_row >= FAILURES_IN_A_ROW_MAX:
             return 1
         return min(self._profile.concurrency, limits.in_flight or self._profile.concurrency)
 
-    def _take(self, limits: Limits, now: float) -> bool:
-        """True if a token could be taken; if not, a wake-up is planned for the next one."""
+    def _take(self, limits: PaceLimits, now: float) -> bool:
+        """True if a token could be taken and is due; if not, a wake-up is planned for that time."""
         rate, learnt = self._profile.rate, limits.per_second
-        held = learnt is not None and learnt < rate.per_second
-        if held and learnt is not None:
-            # Attempts under a learnt limit are spread evenly.
-            rate = RateLimit(learnt, 1)
+        if learnt is not None and now < (due_at := self._pacing.paced_at + 1 / learnt):
+            # A rate that grows makes it due sooner, as in `learnt_pace`.
+            self._pacing.hold()
+            self._wake(min(due_at, now + DUE_WITHIN_S))
+            return False
         bucket = refill(self._bucket, rate, now, 0)
         taken = take(bucket)
         self._bucket = taken or bucket
         if taken is None:
-            if held:
-                self._measured.hold()
             self._wake(next_token_at(bucket, rate))
+        elif learnt is not None or self._pacing.is_paced:
+            self._bucket = Bucket(min(1.0, taken.tokens), taken.at, taken.epoch)
         return taken is not None
 
     def _wake(self, at: float) -> None:
@@ -143,7 +153,7 @@ class Sender:
         attempt = _Attempt(failures, now)
         self._in_flight += 1
         self.tally.attempts[int(now)] += 1
-        self._measured.start(now, self._in_flight)
+        self._pacing.start(now, self._in_flight, self._rule.limits(self.pace, now).per_second)
         self._deadlines.append(attempt)
         if len(self._deadlines) == 1:
             self._timeline.plan(now + self._profile.timeout_s, self._time_out)
@@ -196,15 +206,13 @@ class Sender:
         self.start()
 
     def _learn(self, outcome: Answered | Failed) -> None:
-        now = self._timeline.now
+        now, pace = self._timeline.now, self.pace
         resumes_at = max(self._throttled_until, self._backoff_until)
-        pace = self.pace
-        if told := self._measured.told(outcome, now):
-            pace = self._rule.learn(pace, Observed(quotas=told, resumes_at=resumes_at), now)
-        if self._measured.end(outcome, now):
-            pace = self._rule.learn(pace, self._measured.observe(now, resumes_at), now)
+        for observed in self._pacing.end(LISTENING, outcome, now, resumes_at):
+            pace = self._rule.learn(pace, observed, now)
         if pace is not self.pace:
             self.pace = pace
+            self._pacing.recorded(now)
             self.tally.facts += 1
 
     def _backoff_s(self, failures: int) -> float:

@@ -5,15 +5,16 @@ from random import Random
 
 from msgspec import Struct
 
+from actors.machine.pace.after_429 import After429
+from actors.machine.pace.concurrency import CountedRefusals
+from actors.machine.pace.in_force import Together
+from actors.machine.pace.pace import PaceRule
+from actors.machine.pace.smart import Smart
+from actors.machine.pace.told import RateHeaders
 from tests.plants.cases import Case
-from tests.plants.pace.after_429 import After429
-from tests.plants.pace.concurrency import CountedRefusals, FewWaiting, LatencyGradient
-from tests.plants.pace.pace import Rule
-from tests.plants.pace.smart import Smart
-from tests.plants.pace.together import Together
-from tests.plants.pace.told import RateHeaders
-from tests.plants.receivers import Limited, Workers
-from tests.plants.sender import Profile, Sender
+from tests.plants.other_rules import FewWaiting, LatencyGradient
+from tests.plants.receivers import HiddenLimit, WorkerPool
+from tests.plants.sender import Sender, SenderProfile
 from tests.plants.timeline import Timeline
 
 LEARNT_S = 120
@@ -43,13 +44,13 @@ class Score(Struct, frozen=True, kw_only=True):
     recovery_s: float | None
 
 
-def _with_headers(rule: Rule, profile: Profile) -> Rule:
+def _with_headers(rule: PaceRule, profile: SenderProfile) -> PaceRule:
     return Together((RateHeaders(profile.rate.per_second), rule))
 
 
 HEADERS = "headers"
 """Rules with that name differ from others only on plants that tell something."""
-RULES: dict[str, Callable[[Profile], Rule]] = {
+RULES: dict[str, Callable[[SenderProfile], PaceRule]] = {
     "none": lambda profile: Together(),
     "after_429": lambda profile: After429(profile.rate.per_second),
     HEADERS: lambda profile: RateHeaders(profile.rate.per_second),
@@ -63,15 +64,15 @@ RULES: dict[str, Callable[[Profile], Rule]] = {
 """The rules of the table. `headers, after_429` is the default of the contract."""
 
 
-def jain(shares: Sequence[float]) -> float:
+def jain_fairness(shares: Sequence[float]) -> float:
     """Jain's index: 1 if all get the same, 1/n if one of n gets everything."""
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
 
 
-def run(
+def run_trial(
     case: Case,
-    rule: Callable[[Profile], Rule],
+    rule: Callable[[SenderProfile], PaceRule],
     seed: int = 1,
     length_s: int = LENGTH_S,
     taken_over_at: Sequence[float] = (),
@@ -91,13 +92,13 @@ def run(
     best = [case.best(plant, second) for second in range(length_s)]
     tallies = [sender.tally for sender in senders]
     total = [sum(tally.delivered[second] for tally in tallies) for second in range(length_s)]
-    doubled_at = plant.doubled_at if isinstance(plant, Workers | Limited) else []
+    doubled_at = plant.doubled_at if isinstance(plant, WorkerPool | HiddenLimit) else []
     attempts = sum(sum(tally.attempts[LEARNT_S:length_s]) for tally in tallies)
     return Score(
         lost=1 - sum(total[LEARNT_S:]) / sum(best[LEARNT_S:]),
         lost_at_first=1 - sum(total[:LEARNT_S]) / sum(best[:LEARNT_S]),
         refused=sum(sum(tally.refused[LEARNT_S:length_s]) for tally in tallies) / max(1, attempts),
-        fairness=jain([sum(tally.delivered[length_s // 2 :]) for tally in tallies])
+        fairness=jain_fairness([sum(tally.delivered[length_s // 2 :]) for tally in tallies])
         if len(tallies) > 1
         else None,
         facts=max(tally.facts for tally in tallies) / length_s,

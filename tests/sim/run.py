@@ -18,10 +18,12 @@ from actors.machine.numbering import Frontier
 from actors.machine.scheduling.steps import Post, PostBatch, Step
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
+from actors.ports import Sender
 from actors.runtime import actor, discard, flow_control, host
 from actors.runtime.actor import Actor
 from actors.runtime.discard import DiscardedEvents
 from actors.tenant_settings import TenantSettings
+from angarium.delivery.own_outage.watch import OutageWatch
 from angarium.node import app, shard_snapshots
 from angarium.node.app import joined_node
 from angarium.node.housekeeping import maintenance
@@ -36,7 +38,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import stream_info
 from streams.reading import pull_room
 from streams.routing import ahead_reader, router, tenants
-from streams.routing.choosing import choice
+from streams.routing.selection import receiver_selection
 from streams.routing.tenants import Tenants
 from streams.storage import purge
 from tests.sim.checks.checkers import Checkers
@@ -168,6 +170,9 @@ class Run:
         self.stops: dict[str, asyncio.Event] = {}
         self.processes: dict[str, Process] = {}
         self.placement = self.process_faults.placement
+        self.sender_of: Callable[[Process], tuple[Sender, OutageWatch | None]] = lambda process: (
+            self.sender_type(process, self.receivers), None
+        )  # fmt: skip
         self._nodes = 0
         self._dead: set[str] = set()
 
@@ -199,7 +204,7 @@ class Run:
             node=process.name, shards=plan.shards, ttl_s=plan.ttl_s, replay_keep_s=plan.replay_keep_s,
             tenants=_settings_of_tenants(plan),
         )  # fmt: skip
-        sender = self.sender_type(process, self.receivers)
+        sender, outage = self.sender_of(process)
         chance = self.world.random("saturation")
         async with joined_node(
             wire,
@@ -208,6 +213,7 @@ class Run:
             sender,
             saturated=lambda: chance.random() < plan.saturated,
             patience_s=plan.patience_s,
+            outage=outage,
         ) as node:
             self.checkers.nodes[process.name] = node
             await stop.wait()
@@ -357,7 +363,7 @@ def _tuned(plan: Plan) -> Iterator[None]:
             (tenants, "EVENTS_MAX", plan.tenant_events),
             (tenants, "UNCONFIRMED_COPIES_MAX", plan.tenant_copies),
             (tenants, "PARKED_MAX", plan.tenants_parked),
-            (choice, "STEPS_A_TURN", plan.filter_steps),
+            (receiver_selection, "STEPS_A_TURN", plan.filter_steps),
             (router, "WAITING_MAX_S", plan.waiting_s),
             (router, "PULL_BATCH", plan.pull_batch),
             (router, "EVENT_BYTES_MAX", plan.event_bytes),

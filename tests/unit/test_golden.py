@@ -35,6 +35,7 @@ from actors.machine.facts import (
     HandshakeSucceeded,
     Missing,
     Opened,
+    PaceSet,
     Parked,
     Paused,
     Pinged,
@@ -52,10 +53,11 @@ from actors.machine.facts import (
     WindowSet,
 )
 from actors.machine.numbering import Frontier, Numbered
+from actors.machine.pace.pace import InFlight, Lowered, Pace, Probed, Told
 from actors.machine.state import Alert, Counters, Handshake, OpenEvent, RecordedTransform, State
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
-from streams.journal.parked_receivers import Part
+from streams.journal.parked_receivers import ParkedPart
 from streams.journal.routing_progress import RoutingProgress
 from streams.journal.snapshots import Snapshot, snapshot_of
 from streams.lost_tails.marks import Mark, Marks, SourceOffset
@@ -141,6 +143,21 @@ TRANSFORM_FACTS: tuple[AnyFact, ...] = (
     Delivered(receiver=WHO, events=(SHAPED_EVENT,), at=AT, attempt=2, status=200, latency_ms=9.5),
 )  # fmt: skip
 
+PACE = Pace(
+    told=Told(per_second=0.2, until=AT + 30),
+    lowered=Lowered(per_second=5.0, limit=10.0, at=AT - 10),
+    in_flight=InFlight(limit=8.5, at=AT - 9, base_ms=12.5),
+    probed=Probed(
+        proven=9.0, ceiling=10.0, low=8.0, at=AT - 8, lowered_at=AT - 9, before=11.0, base_ms=12.5, slow=True,
+    ),
+)  # fmt: skip
+PACE_FACTS: tuple[AnyFact, ...] = (
+    PaceSet(
+        receiver=WHO, at=AT, pace=PACE, per_second=0.2, in_flight=8, limited_by="headers",
+        in_flight_by="concurrency",
+    ),
+)  # fmt: skip
+
 FLUSH_1 = Flush(
     v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS_1
 )
@@ -154,6 +171,7 @@ FLUSH_4 = replace(FLUSH_3, v=4, parked_tenants={"acme": 9})
 ALERTS = replace(FLUSH_4, facts=LATER_FACTS)
 HANDSHAKES = replace(FLUSH_4, facts=HANDSHAKE_FACTS)
 TRANSFORMS = replace(FLUSH_4, facts=TRANSFORM_FACTS)
+PACES = replace(FLUSH_4, facts=PACE_FACTS)
 HALVED = replace(FAILED, events=(EVENT, replace(EVENT, sequence=4, position=42, id="evt:4")), halved=True)
 FLUSH = replace(FLUSH_4, v=5, facts=(HALVED,))
 
@@ -218,6 +236,8 @@ WITH_TRANSFORM = Snapshot(
     ),
 )  # fmt: skip
 
+WITH_PACE = Snapshot(as_of=103, state=State(receiver=WHO, pace=PACE))
+
 CHECKPOINT = Checkpoint(
     journal_position=99,
     floor=39,
@@ -234,7 +254,7 @@ CHECKPOINT_3 = replace(CHECKPOINT, v=3, parked_tenants={})
 CHECKPOINT_2 = replace(CHECKPOINT_3, v=2, routed=UNSET)
 CHECKPOINT_1 = replace(CHECKPOINT_2, v=1, parked={WHO: AT + 30, "acme.crm": None}, parked_parts=())
 
-PART = Part(as_of=99, receivers={WHO: AT + 30, "acme.crm": None})
+PART = ParkedPart(as_of=99, receivers={WHO: AT + 30, "acme.crm": None})
 
 PLAN_1 = RedrivePlan(v=1, run="0c1d", step=3, at=AT, held=True, stream_end=41, letters=(7, 9), unsure=(2,))
 PLAN = replace(PLAN_1, v=2, nonce="5e1f")
@@ -296,6 +316,14 @@ def test_a_snapshot_with_a_transform() -> None:
     assert msgspec.json.decode(golden("snapshot-transform-v1.json"), type=Snapshot) == WITH_TRANSFORM
 
 
+def test_a_flush_with_paces() -> None:
+    assert decode_flush(golden("paces-v4.json"), "golden") == PACES
+
+
+def test_a_snapshot_with_a_pace() -> None:
+    assert msgspec.json.decode(golden("snapshot-pace-v1.json"), type=Snapshot) == WITH_PACE
+
+
 def test_a_snapshot_with_alerts() -> None:
     assert msgspec.json.decode(golden("snapshot-alerts-v1.json"), type=Snapshot) == WITH_ALERTS
 
@@ -325,7 +353,7 @@ def test_a_checkpoint_of_version_4() -> None:
 
 
 def test_a_part_of_the_parked_of_version_1() -> None:
-    assert msgspec.json.decode(golden("parked-v1.json"), type=Part) == PART
+    assert msgspec.json.decode(golden("parked-v1.json"), type=ParkedPart) == PART
 
 
 def test_a_plan_of_a_redrive_of_version_1() -> None:
@@ -358,6 +386,8 @@ def written_flush(flush: Flush, *, groups: bool) -> bytes:
     ("alerts-v4.json", written_flush(ALERTS, groups=False)),
     ("handshakes-v4.json", written_flush(HANDSHAKES, groups=False)),
     ("transforms-v4.json", written_flush(TRANSFORMS, groups=False)),
+    ("paces-v4.json", written_flush(PACES, groups=False)),
+    ("snapshot-pace-v1.json", msgspec.json.encode(WITH_PACE)),
     ("flush-v5.json", written_flush(FLUSH, groups=True)),
     ("snapshot-transform-v1.json", msgspec.json.encode(WITH_TRANSFORM)),
     ("snapshot-handshake-v1.json", msgspec.json.encode(WITH_HANDSHAKE)),
@@ -376,6 +406,5 @@ def test_the_latest_version_is_what_is_written(name: str, written: bytes) -> Non
 
 
 def test_every_kind_of_fact_is_there() -> None:
-    assert {type(fact) for fact in (*FACTS, *LATER_FACTS, *HANDSHAKE_FACTS, *TRANSFORM_FACTS)} == set(
-        get_args(AnyFact)
-    )
+    shown = (*FACTS, *LATER_FACTS, *HANDSHAKE_FACTS, *TRANSFORM_FACTS, *PACE_FACTS)
+    assert {type(fact) for fact in shown} == set(get_args(AnyFact))

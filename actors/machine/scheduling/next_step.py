@@ -13,6 +13,7 @@ from actors.machine.numbering import is_duplicate
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.batches import assemble, post_of
 from actors.machine.scheduling.expiry import give_up_due, next_given_up, own_reason
+from actors.machine.scheduling.learnt_pace import pace_limits, paced_start_at
 from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.unverified import OLDER_NODES_EVERY_S, step_while_unverified
 from actors.machine.scheduling.view import View
@@ -23,11 +24,11 @@ PARK_AFTER_S = 2.0
 """A receiver that is held back for longer than this drops its waiting events from memory."""
 _NEXT_AT = attrgetter("next_at")
 _NEED_NOT_WAIT_FOR_FACTS = c.GiveUpEvents | s.ReadBacklog
-_REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
+_REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY, _OUTAGE = map(
     s.Rest,
     (
         Rule.REMOVAL, Rule.ADOPTION, Rule.IN_FLIGHT, Rule.UNCONFIRMED, Rule.RESTING, Rule.BURIALS_FULL,
-        Rule.UNREADY,
+        Rule.UNREADY, Rule.OUTAGE,
     ),
 )  # fmt: skip
 
@@ -50,15 +51,15 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
         if view.in_flight:
             return _ADOPTING
         # Older nodes would send the bodies as published. Until they are gone, events are only given up.
-        waits_for_nodes = not view.bounds.transforms_known and transform_differs(state, policy)
+        waits_for_nodes = not view.bounds.all_know_transforms and transform_differs(state, policy)
         if not waits_for_nodes:
             bounds = view.bounds
             return c.Adopt(bounds.posted_to_max, bounds.epoch, bounds.policy_revision)
     cursor = view.cursor
-    if not (cursor.counted or cursor.counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:
+    if not (cursor.is_counted or cursor.is_counting) and cursor.seen_to - cursor.read_to > policy.backlog_max:
         return s.CountBacklog(cursor.read_to)
     posts = len(view.in_flight) if policy.batch is None else view.posts_in_flight
-    if posts >= concurrency_of(state, policy):
+    if posts >= concurrency_of(state, policy, now):
         return _IN_FLIGHT
     head = view.head
     if head and _is_over(state, head):
@@ -77,11 +78,14 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
     return _UNCONFIRMED if waits else step
 
 
-def concurrency_of(state: State, policy: Policy) -> int:
+def concurrency_of(state: State, policy: Policy, now: float) -> int:
     """The number of attempts that may be in flight; a relaxed receiver that failed is tried by one alone."""
     if policy.order == "strict" or state.failures_in_a_row >= FAILURES_IN_A_ROW_MAX:
         return 1
-    return policy.concurrency
+    if state.pace is None and not policy.adaptive.smart:
+        return policy.concurrency  # The most frequent case.
+    learnt = pace_limits(state, policy, now).in_flight
+    return policy.concurrency if learnt is None else min(policy.concurrency, learnt)
 
 
 def candidates(state: State, policy: Policy, view: View) -> Iterator[OpenEvent | None]:
@@ -167,14 +171,21 @@ def _step_for(
         batch = (event,)
     if not view.bounds.may_start:
         return _UNREADY
-    has_token = state.limit is None or view.granted_position == event.position
+    if not view.bounds.may_reach:
+        return _OUTAGE
+    granted = view.granted_position == event.position
+    if (state.pace is not None or policy.adaptive.smart) and not granted:
+        due_at = paced_start_at(state, policy, now, view.paced_at)
+        if now < due_at:
+            return _wait(now, min(due_at, ends_at), Rule.PACE, drops=view.has_unacked)
+    has_token = state.limit is None or granted
     if not has_token and state.limit and view.bucket:
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)
         if take(filled) is None:
             return _wait(
                 now, min(next_token_at(filled, state.limit), ends_at), Rule.TOKEN, drops=view.has_unacked
             )
-        if state.limit.slow:
+        if state.limit.is_slow:
             return c.StartAttempt(batch)
     if policy.batch is not None:
         return post_of(state, policy, batch, has_token=has_token)

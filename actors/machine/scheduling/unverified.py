@@ -17,7 +17,9 @@ def step_while_unverified(state: State, view: View, now: float) -> s.Step:
         return s.Rest(Rule.IN_HANDSHAKE)
     if not view.bounds.may_start:
         return s.Rest(Rule.UNREADY)
-    if not view.bounds.handshakes_known:
+    if not view.bounds.may_reach:
+        return s.Rest(Rule.OUTAGE)
+    if not view.bounds.all_know_handshakes:
         return s.WaitUntil(now + OLDER_NODES_EVERY_S, Rule.OLDER_NODES)
     if state.limit is not None and view.bucket is not None:
         filled = refill(view.bucket, state.limit, now, view.bucket.epoch, view.set_aside)

@@ -21,17 +21,21 @@ class BoundsView(Protocol):
     """Bounds that the shard sets: whether an attempt may start, and which events an owner may have posted.
 
     - `may_start`: nothing in the shard forbids an attempt.
+    - `may_reach`: this node is not known to reach no host.
     - `epoch`: the epoch of the current owner.
     - `released_to`: no event up to here belongs to a new receiver.
     - `posted_to_max`: no owner can have posted beyond this position.
-    - `handshakes_known`: every node that may take over knows the facts about handshakes.
-    - `transforms_known`: every node that may take over knows the facts about transforms.
+    - `all_know_handshakes`: every node that may take over knows the facts about handshakes.
+    - `all_know_transforms`: every node that may take over knows the facts about transforms.
     - `policy_revision`: the revision of the configuration in memory.
     - `room`: number of further events that may be in flight, or settled and not confirmed.
     """
 
     @property
     def may_start(self) -> bool: ...
+
+    @property
+    def may_reach(self) -> bool: ...
 
     @property
     def room(self) -> int: ...
@@ -46,10 +50,10 @@ class BoundsView(Protocol):
     def posted_to_max(self) -> int: ...
 
     @property
-    def handshakes_known(self) -> bool: ...
+    def all_know_handshakes(self) -> bool: ...
 
     @property
-    def transforms_known(self) -> bool: ...
+    def all_know_transforms(self) -> bool: ...
 
     @property
     def policy_revision(self) -> int: ...
@@ -59,12 +63,13 @@ class NoBounds(Struct, frozen=True):
     """The bounds if the shard sets none."""
 
     may_start: bool = True
+    may_reach: bool = True
     room: int = UNCONFIRMED_MAX
     epoch: int = 1
     released_to: int = 0
     posted_to_max: int = 0
-    handshakes_known: bool = True
-    transforms_known: bool = True
+    all_know_handshakes: bool = True
+    all_know_transforms: bool = True
     policy_revision: int = 0
 
 
@@ -74,8 +79,8 @@ class CursorView(Protocol):
     - `read_to`: all events up to here are in memory or settled.
     - `seen_to`: the last position at which an event was certainly stored.
     - `left_min`: at least this many events are only in the stream.
-    - `counted`: `left_min` is exact.
-    - `counting`: the events are being counted.
+    - `is_counted`: `left_min` is exact.
+    - `is_counting`: the events are being counted.
     """
 
     @property
@@ -88,10 +93,10 @@ class CursorView(Protocol):
     def left_min(self) -> int: ...
 
     @property
-    def counted(self) -> bool: ...
+    def is_counted(self) -> bool: ...
 
     @property
-    def counting(self) -> bool: ...
+    def is_counting(self) -> bool: ...
 
 
 class UnreadCursor(Struct, frozen=True):
@@ -100,8 +105,8 @@ class UnreadCursor(Struct, frozen=True):
     read_to: int = 0
     seen_to: int = 0
     left_min: int = 0
-    counted: bool = True
-    counting: bool = False
+    is_counted: bool = True
+    is_counting: bool = False
 
 
 class View(Struct, frozen=True, gc=False, kw_only=True):
@@ -125,6 +130,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     - `removal_revision`: revision of the last removal of its configuration.
     - `bucket`: its tokens now; None if it has no rate limit.
     - `set_aside`: tokens of attempts that are recorded and not made yet, pings included.
+    - `paced_at`: when the last attempt was due under a learnt rate.
     - `bounds`: bounds that the shard sets, each computed only when it is asked for.
     """
 
@@ -147,6 +153,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     removal_revision: int = 0
     bucket: Bucket | None = None
     set_aside: int = 0
+    paced_at: float = 0.0
     bounds: BoundsView = NoBounds()
 
     @property

@@ -31,6 +31,8 @@ async def ping(actor: Actor) -> Answered | Failed:
         raise ControlDenied("throttled", f"{actor.receiver} is throttled for {wait} more")
     if not environment.may_start():
         raise ControlDenied("unavailable", "the shard is not ready at the moment; try again")
+    if not environment.outage.may_try(actor.receiver, policy):
+        raise ControlDenied("unavailable", "its node can connect to no host at the moment; try again later")
     tokens, bucket = actor.live.tokens, actor.live.bucket_at(now)
     limited = bucket is not None
     if bucket is not None:

@@ -26,10 +26,12 @@ async def verify(actor: Actor) -> Answered | Failed:
     if actor.state.throttled_until > now:
         wait = age_text(math.ceil(actor.state.throttled_until - now))
         raise ControlDenied("throttled", f"{receiver} is throttled for {wait} more")
-    if not environment.handshakes_known():
+    if not environment.all_know_handshakes():
         raise ControlDenied("older_nodes", "a node of an older version knows no handshakes; upgrade it first")
     if not environment.may_start():
         raise ControlDenied("unavailable", "the shard is not ready at the moment; try again")
+    if not environment.outage.may_try(receiver, policy):
+        raise ControlDenied("unavailable", "its node can connect to no host at the moment; try again later")
     if actor.handshaking.under_way or actor.adopted_policy is not policy:
         raise ControlDenied("unavailable", f"{receiver} is working at this moment; try again")
     if now < actor.handshaking.begun_at + VERIFY_EVERY_S:

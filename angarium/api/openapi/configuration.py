@@ -53,6 +53,13 @@ DESCRIPTIONS = {
     "filter": "Only events with a body for which this JMESPath is true. Null: all that it subscribes to.",
     "region": "The regions whose events it gets, with those that name none; one label stands for a list of "
     "one. Empty or null: all.",
+    "adaptive": "How its pace adapts to what it can bear; it never exceeds its rate.",
+    "Adaptive.headers": "The limits that its answers tell in headers count.",
+    "Adaptive.after_429": "Each 429 halves the rate, which grows back by a tenth of the limit in 10 s.",
+    "Adaptive.concurrency": "In relaxed order, refusals halve the number of attempts in flight.",
+    "Adaptive.smart": "The rate follows refusals and latencies.",
+    "Adaptive.rate_min": "The lowest learnt rate, in attempts per second.",
+    "Adaptive.rate_max": "The highest rate of `smart`, in attempts per second. Null: the rate itself.",
     "paused": "True: no events are sent; they wait.",
     "alerts": "The limits at which alerts are raised; others are its tenant's, or those of the nodes.",
     "Rate.limit": "Attempts per period; a fraction is allowed.",
@@ -104,7 +111,8 @@ _SECRET = {
 }
 _NULL = {"type": "null"}
 _OBJECTS = (
-    "Rate", "BatchLimits", "Retry", "Offline", "AlertSettings", "OldSecret", "CustomSignature", "Transform",
+    "Rate", "BatchLimits", "Retry", "Offline", "Adaptive", "AlertSettings", "OldSecret", "CustomSignature",
+    "Transform",
 )  # fmt: skip
 _KEY_PATTERN = f"^(psk_{_BASE64}{{32,86}}={{0,2}}|{MASK})$"
 _POINTER = {"type": "string", "pattern": "^/", "maxLength": POINTER_BYTES_MAX}

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from actors.configuration.signing_secrets import Kind
 from angarium.api.openapi.shared_texts import body, operation, problems, result
-from angarium.operations.configurations.rotate import OVERLAP_MAX_S, Rotated
+from angarium.operations.configurations.rotate import OVERLAP_MAX_S, RotatedSecret
 from angarium.operations.control_requests.operator_actions import Forgotten, Skipped
 from angarium.operations.events.erase import ErasureStatus
 
@@ -47,7 +47,7 @@ _STATE = {
     "queued": 0, "backlog": 0, "parked": False, "head": None, "disabled": None, "resume_at": None,
     "failing_since": None, "alerts": {}, "consecutive_failures": 0,
     "bucket": {"tokens": 10.0, "limit": 10.0, "per": "second", "burst": 10, "effective_limit": 10.0},
-    "handshake": None, "transform": None,
+    "pace": None, "handshake": None, "transform": None,
 }  # fmt: skip
 
 
@@ -93,7 +93,7 @@ FORGET_EVENTS = _described(
     {"discarded": 12, "next_sequence": 30},
 )  # fmt: skip
 ROTATE_RECEIVER_SECRET = _described(
-    "Give a receiver a new signing secret", Rotated, "The new secret; only this answer shows it",
+    "Give a receiver a new signing secret", RotatedSecret, "The new secret; only this answer shows it",
     {
         "receiver": "acme.billing", "revision": 8, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "secrets": 2, "public_keys": [], "until": "2026-11-23T20:00:00Z",

@@ -16,7 +16,7 @@ from angarium.api.openapi.control import RotationRequest
 from angarium.api.openapi.dead_letters import RedriveRequest
 from angarium.api.openapi.jobs import ReplayRequest
 from angarium.api.openapi.publishing import BatchItem
-from angarium.api.openapi.receivers import TrialRequest
+from angarium.api.openapi.receivers import TransformTrialRequest, TrialRequest
 from angarium.api.openapi.tokens import TokenRequest
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
 from angarium.operations.receiver_list.health import ReceiverHealth
@@ -25,7 +25,15 @@ Document = dict[str, Any]
 
 DOCUMENT_PATH = "/openapi.json"
 
-BODIES = (BatchItem, RedriveRequest, ReplayRequest, RotationRequest, TokenRequest, TrialRequest)
+BODIES = (
+    BatchItem,
+    RedriveRequest,
+    ReplayRequest,
+    RotationRequest,
+    TokenRequest,
+    TransformTrialRequest,
+    TrialRequest,
+)
 """The bodies of requests that are decoded into one of our types."""
 PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "tenant": {"description": "The tenant.", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$", "example": "acme"},

@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from angarium.api.openapi.shared_texts import body, header_parameter, problems, result
 from angarium.api.problems import HIDDEN, TITLES, TYPES, Fault
-from angarium.operations.events.accept import Accepted
+from angarium.operations.events.accept import AcceptedEvent
 from angarium.operations.events.cancel_later import CancelledEvents
 from angarium.operations.events.list_later import LaterEvent
 from streams.nats.wire_names import DELIVER_AT, EVENT_ID, EVENT_REGION
@@ -92,7 +92,10 @@ def _described(summary: str, answer: dict[str, Any]) -> dict[str, Any]:
         "summary": summary,
         "tags": ["publish"],
         "operation_class": _Publish,
-        "responses": {202: result(Accepted, "JetStream has acknowledged the event", answer), **_PROBLEMS},
+        "responses": {
+            202: result(AcceptedEvent, "JetStream has acknowledged the event", answer),
+            **_PROBLEMS,
+        },
     }
 
 
@@ -144,7 +147,7 @@ PUBLISH_BATCH: dict[str, Any] = {
         **problems(400, 408, 413, 415, 422, 429),
     },
 }
-_WAITING = {
+_TIMED = {
     "id": _ID, "tenant": "acme", "type": "order.created",
     "deliver_at": "2026-12-24T18:00:00.000Z", "due_at": "2026-12-24T18:00:00.000Z",
     "published_at": "2026-12-01T09:30:00.123Z", "receiver": None, "bytes": 11,
@@ -153,9 +156,7 @@ LIST_LATER: dict[str, Any] = {
     "summary": "List the events that wait for their time",
     "tags": ["publish"],
     "responses": {
-        200: result(
-            LaterEvents, "Waiting events, the next first", {"events": [_WAITING], "next_cursor": None}
-        ),
+        200: result(LaterEvents, "Waiting events, the next first", {"events": [_TIMED], "next_cursor": None}),
         **problems(),
     },
 }
@@ -166,7 +167,7 @@ CANCEL_LATER: dict[str, Any] = {
         200: result(
             CancelledEvents,
             "The event is never delivered",
-            {"cancelled": [_WAITING], "before": 0, "too_late": 0},
+            {"cancelled": [_TIMED], "before": 0, "too_late": 0},
         ),
         **problems(409),
     },

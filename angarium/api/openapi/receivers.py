@@ -5,10 +5,12 @@ from typing import Annotated, Any
 from litestar.openapi.datastructures import ResponseSpec
 from msgspec import Meta, Struct
 
+from actors.configuration.transform import Transform
 from angarium.api.openapi.configuration import CONFIGURATION, PATCH
 from angarium.api.openapi.shared_texts import body, header_parameter, operation, problems, result
 from angarium.operations.configurations.changes import MemberChange
-from angarium.operations.configurations.filter_trial import EVENTS_DEFAULT, EVENTS_MAX, FilterTrial
+from angarium.operations.configurations.trials import transform_trial
+from angarium.operations.configurations.trials.filter_trial import EVENTS_DEFAULT, EVENTS_MAX, FilterTrial
 from angarium.operations.receiver_list.health import ReceiverHealth
 
 
@@ -68,6 +70,13 @@ class TrialRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     filter: str | None = None
     last: Annotated[int, Meta(ge=1, le=EVENTS_MAX)] = EVENTS_DEFAULT
+
+
+class TransformTrialRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Another transform than the receiver's own, and the number of events that it is tried on."""
+
+    transform: Transform | None = None
+    last: Annotated[int, Meta(ge=1, le=transform_trial.EVENTS_MAX)] = transform_trial.EVENTS_DEFAULT
 
 
 HEALTH_EXAMPLE = {
@@ -185,6 +194,32 @@ TEST_FILTER: dict[str, Any] = {
                  "stored_at": "2026-11-22T20:00:00.000Z", "result": "sent", "why": ""},
                 {"position": 18, "id": "order-8", "type": "order.created",
                  "stored_at": "2026-11-22T20:00:01.000Z", "result": "filter", "why": ""},
+            ],
+        }),
+        **problems(400, 408, 413, 415, 422, 429),
+    },
+}  # fmt: skip
+TEST_TRANSFORM: dict[str, Any] = {
+    "summary": "Show how the last events would look to a receiver",
+    "description": "Nothing is sent. The events are the last that it subscribes to, the oldest first.",
+    "tags": ["receivers"],
+    "operation_class": operation(
+        body(
+            "Another transform than the receiver's own, and the number of events (by default 10).",
+            {"application/json": {"transform": {"drop": ["/user/email"]}, "last": 20}},
+            "TransformTrialRequest", required=False,
+        )
+    ),
+    "responses": {
+        200: result(transform_trial.TransformTrial, "The bodies as the receiver would get them", {
+            "receiver": "acme.billing",
+            "transform": {"keep": None, "drop": ["/user/email"], "pseudonymize": []},
+            "key": "own", "cut": False, "events": [
+                {"position": 17, "id": "order-7", "type": "order.created",
+                 "stored_at": "2026-11-22T20:00:00.000Z", "body": '{"user":{"id":7}}', "why": ""},
+                {"position": 18, "id": "order-8", "type": "order.created",
+                 "stored_at": "2026-11-22T20:00:01.000Z", "body": None,
+                 "why": "it is not JSON in UTF-8"},
             ],
         }),
         **problems(400, 408, 413, 415, 422, 429),

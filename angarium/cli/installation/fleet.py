@@ -53,6 +53,9 @@ def fleet(context: click.Context, /, by_shard: bool, as_json: bool, **given: Any
         output.say_json(to_builtins(seen))
         return
     output.say_table(NODE_HEADINGS, node_rows(seen.nodes), cut=("version",))
+    for each in seen.nodes:
+        if each.outage:
+            output.note(f"note: {outage_text(each.node)}")
     if seen.shards_unowned:
         output.note(f"note: {unowned_text(seen)}")
     for problem in seen.problems:
@@ -68,6 +71,11 @@ def node_rows(nodes: "Sequence[SeenNode]") -> list[tuple[object, ...]]:
         )
         for each in nodes
     ]  # fmt: skip
+
+
+def outage_text(node: str) -> str:
+    """The sentence that a node can connect to no host."""
+    return f"{output.visible(node)} can connect to no host, and makes only probes: check its network and DNS"
 
 
 def unowned_text(seen: "SeenNodes") -> str:

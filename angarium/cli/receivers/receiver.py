@@ -12,6 +12,7 @@ from angarium.cli.receivers.edit import edit
 from angarium.cli.receivers.flags import SECRET_KINDS, flags
 from angarium.cli.receivers.rotate import rotate_secret
 from angarium.cli.receivers.set import set_members
+from angarium.cli.receivers.transform_trial import transform_trial
 from angarium.cli.receivers.trial import trial
 from angarium.terminal import output
 from angarium.terminal.run import confirm
@@ -36,7 +37,7 @@ def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | N
     return value
 
 
-for _command in (set_members, edit, rotate_secret, trial):
+for _command in (set_members, edit, rotate_secret, trial, transform_trial):
     receiver.add_command(_command)
 
 
@@ -145,7 +146,7 @@ def list_receivers(
     if as_json:
         output.say_json(found.rows)
     else:
-        all_of_it = wide or not output.on_terminal()
+        all_of_it = wide or not output.is_terminal()
         headings = table.HEADINGS if all_of_it else table.NARROW_COLUMNS
         rows = [table.cells(row, headings, now) for row in found.rows]
         output.say_table(headings, rows, cut=() if all_of_it else table.CUT_COLUMNS, wide=all_of_it)
@@ -256,9 +257,9 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
     pong = perform(options.settings_of(given), lambda access: ping(access, name))
     if as_json:
         output.say_json(pong.answer)
-    elif pong.taken:
+    elif pong.is_accepted:
         output.say(f"{name} answered {pong.status} after {pong.latency_ms:g} ms")
-    if not pong.taken:
+    if not pong.is_accepted:
         why = output.visible(pong.error or f"HTTP {pong.status}")
         raise click.ClickException(f"{name} did not accept the ping: {why}, after {pong.latency_ms:g} ms")
 

@@ -9,7 +9,7 @@ from angarium.cli.invocation.perform import perform
 from angarium.terminal import output
 
 if TYPE_CHECKING:
-    from angarium.operations.configurations.filter_trial import FilterTrial, TriedEvent
+    from angarium.operations.configurations.trials.filter_trial import FilterTrial, TriedEvent
 
 HEADINGS = ("STORED", "TYPE", "ID", "RESULT")
 
@@ -27,7 +27,7 @@ def trial(name: str, expression: str | None, last: int, as_json: bool, **given: 
 
     The events are the last ones of its tenant that the receiver subscribes to, the oldest first.
     """
-    from angarium.operations.configurations.filter_trial import try_filter
+    from angarium.operations.configurations.trials.filter_trial import try_filter
 
     settings = options.settings_of(given)
     done = perform(settings, lambda access: try_filter(access, name, expression, last))

@@ -22,6 +22,9 @@ ADDRESSES_MAX = 4
 _LOCAL_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 """Errors that say that this machine has run out of something."""
 
+UNREACHED = frozenset({FailureKind.RESOLVE, FailureKind.CONNECT, FailureKind.TIMEOUT})
+"""Failures before a connection was opened that may be due to the network in between."""
+
 T = TypeVar("T")
 
 

@@ -104,12 +104,14 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
 
     `status` is set if the headers never ended. `LEASE` means that not a byte was sent; `OVERLOAD` that this
     node had no connection or descriptor to spare; `PROXY` that the operator's proxy led to no receiver.
+    `unreached`: no connection was opened, and the network may be the reason.
     """
 
     kind: FailureKind
     detail: str
     latency_s: float
     status: int | None = None
+    unreached: bool = False
 
 
 class Transport(Protocol):

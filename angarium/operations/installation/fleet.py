@@ -29,7 +29,7 @@ class SeenNode(Struct, frozen=True, kw_only=True):
     """A live node; `ttl_s` is how long its heartbeat is valid.
 
     `shards_wanted` is how many shards it should own among the live nodes; a node that is `draining` hands its
-    shards over to the others.
+    shards over to the others. With `outage`, it can connect to no host.
     """
 
     node: str
@@ -39,6 +39,7 @@ class SeenNode(Struct, frozen=True, kw_only=True):
     shards_owned: int
     shards_wanted: int
     draining: bool
+    outage: bool
 
 
 class SeenNodes(Struct, frozen=True, kw_only=True):
@@ -83,6 +84,7 @@ async def nodes(access: Access) -> SeenNodes:
         SeenNode(
             node=each.node, version=each.version, started_at=_instant(each.started_at), ttl_s=each.ttl_s,
             shards_owned=owned[each.node], shards_wanted=wanted[each.node], draining=each.draining,
+            outage=each.outage,
         )
         for each in members
     ]  # fmt: skip

@@ -138,6 +138,8 @@ def attempts(
     ordinal = 0
     for fact in decode_flush(message.data, f"message {message.position} of the journal").facts:
         match fact:
+            case f.AttemptFailed(kind=f.NO_ATTEMPT):
+                pass
             case f.Delivered() | f.AttemptFailed() | f.Throttled() | f.DeadLettered():
                 events = fact.events or ((None,) if not isinstance(fact, f.DeadLettered) else ())
                 if follows(fact.receiver):

@@ -224,6 +224,20 @@ NODE = (
         note="Snapshots are written every 5 s. The older they are, the longer a takeover takes",
     ),
     MetricDescription(
+        name="angarium_own_outage", kind=MetricKind.GAUGE, unit="1",
+        help="Whether the node can connect to no host, 1 or 0.",
+        note="[It then makes only probes](troubleshooting.md#a-node-that-reaches-no-host). "
+        "With workers: how many",
+    ),
+    MetricDescription(
+        name="angarium_own_outages_total", kind=MetricKind.COUNTER, unit="{outage}",
+        help="Times that the node could connect to no host.",
+    ),
+    MetricDescription(
+        name="angarium_outage_probes_total", kind=MetricKind.COUNTER, unit="{probe}",
+        help="Connections that the node opened only to learn whether it reaches any host.",
+    ),
+    MetricDescription(
         name="angarium_nats_connected", kind=MetricKind.GAUGE, unit="1",
         help="Whether NATS is connected, 1 or 0.",
         over_workers="min",

@@ -142,3 +142,16 @@ def test_a_filter_is_tried_before_it_is_set(terminal: Terminal) -> None:
     assert changed.splitlines()[1:] == ["  region: eu, us → eu", "  filter: none → total > `100`"]
     error = terminal.failed("publish", "trial", "{}", "--region", "E U", status=2)
     assert "--region: 1 to 32 of a-z 0-9 -" in error
+
+
+def test_a_transform_is_tried_before_it_is_set(terminal: Terminal) -> None:
+    terminal.done("receiver", "put", "shape.billing", "--url", URL)
+    for body in ('{"id": 7, "email": "a@example.com"}', "a@example.com"):
+        terminal.done("publish", "shape", body, "--type", "order")
+    trial = ("receiver", "test-transform", "shape.billing")
+    assert "shape.billing has no transform; give one to try" in terminal.failed(*trial, status=2)
+    assert "not a transform" in terminal.failed(*trial, "--transform", "[]", status=2)
+    given = ("--transform", '{"drop": ["/email"]}')
+    rows = [line.split("\t") for line in terminal.done(*trial, *given).splitlines()[1:]]
+    assert [row[-1] for row in rows] == ['{"id":7}', "not sent: it is not JSON in UTF-8"]
+    assert [each["body"] for each in terminal.json(*trial, *given)["events"]] == ['{"id":7}', None]

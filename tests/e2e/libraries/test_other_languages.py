@@ -17,7 +17,7 @@ import pytest
 from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy
 from actors.machine.event import Event
-from actors.ports import Attempt
+from actors.ports import Attempt, BatchAttempt
 from angarium.delivery.http_exchange.transport import Failure, Request, Response
 from angarium.delivery.sender import HttpSender
 from angarium.delivery.signing import public_key
@@ -69,19 +69,27 @@ class Wire:
     async def close(self) -> None: ...
 
 
-def sent(policy: Policy) -> dict[str, Any]:
+def event(number: int) -> Event:
+    return Event(position=number, id=f"evt_{number}", stored_at=time.time(), body=BODY, type="order.created")
+
+
+def alone(policy: Policy) -> Attempt:
+    return Attempt(
+        receiver="acme.billing", policy=policy, event=event(1), sequence=41, ordinal=1,
+        may_start=lambda: True, shapings=(),
+    )  # fmt: skip
+
+
+def together(policy: Policy) -> BatchAttempt:
+    return BatchAttempt(
+        receiver="acme.billing", policy=policy, events=(event(1), event(2)), sequences=(41, 43), ordinal=1,
+        may_start=lambda: True, shapings=(),
+    )  # fmt: skip
+
+
+def sent(attempt: Attempt | BatchAttempt) -> dict[str, Any]:
     """The request of an attempt, as a receiver has it."""
     wire = Wire()
-    event = Event(position=1, id="evt_1", stored_at=time.time(), body=BODY, type="order.created")
-    attempt = Attempt(
-        receiver="acme.billing",
-        policy=policy,
-        event=event,
-        sequence=41,
-        ordinal=1,
-        may_start=lambda: True,
-        shapings=(),
-    )
     asyncio.run(HttpSender(wire).send(attempt))
     headers = dict(line.decode().split(": ", 1) for line in wire.request.lines)
     return {"headers": headers, "body": base64.b64encode(wire.request.body).decode()}
@@ -90,10 +98,14 @@ def sent(policy: Policy) -> dict[str, Any]:
 @pytest.mark.skipif(bool(missing("node")), reason=missing("node"))
 def test_libraries_of_node_verify_every_signature_and_read_every_cloudevent(tmp_path: Path) -> None:
     secrets = [f"whsk_{KEY}", f"whs512_{KEY}", f"whsec_{KEY}"]
-    requests = {
-        form: sent(parse(json.dumps(PUT | {"secrets": secrets, "format": form}).encode(), strict=True)[0])
-        for form in ("raw", "envelope", "cloudevents", "cloudevents-structured")
-    }
+
+    def policy(**members: Any) -> Policy:
+        return parse(json.dumps(PUT | {"secrets": secrets} | members).encode(), strict=True)[0]
+
+    forms = ("raw", "envelope", "cloudevents", "cloudevents-structured")
+    requests = {form: sent(alone(policy(format=form))) for form in forms}
+    requests["batch"] = sent(together(policy(batch={"max_events": 2})))
+    assert requests["batch"]["headers"]["angarium-sequence"] == "41-43"
     given = {"requests": requests, "secret": secrets[2], "publicKey": public_key(secrets[0]), "key": KEY}
     lay_out(tmp_path)
     (tmp_path / "requests.json").write_text(json.dumps(given))

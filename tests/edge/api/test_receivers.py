@@ -337,6 +337,25 @@ async def test_a_filter_is_tried_on_the_last_events(api: Api) -> None:
     problem(missing, 404, "not-found")
 
 
+async def test_a_transform_is_tried_on_the_last_events(api: Api) -> None:
+    await api.receiver("acme.billing", transform={"drop": ["/email"]}, events=["order"])
+    async with await manager(api) as client:
+        async with await api.client() as producer:
+            await producer.post("/v1/tenants/acme/events/order", json={"email": "a@example.com", "id": 7})
+        own = await client.post(f"{BILLING}/test-transform")
+        other = await client.post(f"{BILLING}/test-transform", json={"transform": {"keep": ["/none"]}})
+        wrong = await client.post(f"{BILLING}/test-transform", json={"transform": {"drop": ["email"]}})
+        many = await client.post(f"{BILLING}/test-transform", json={"last": 101})
+        missing = await client.post(f"{LIST}/missing/test-transform")
+    assert own.status_code == 200
+    assert own.headers["cache-control"] == "no-store"
+    assert [each["body"] for each in own.json()["events"]] == ['{"id":7}']
+    assert [each["body"] for each in other.json()["events"]] == ["{}"]
+    assert "not a JSON pointer" in problem(wrong, 422, "invalid")
+    assert pointers(many) == ["/last"]
+    problem(missing, 404, "not-found")
+
+
 async def test_a_region_is_a_label_or_a_list_of_them(api: Api) -> None:
     async with await manager(api) as client:
         one = await client.put(BILLING, json={"url": URL, "region": "eu"})

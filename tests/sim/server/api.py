@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streams.nats.protocol import epoch_of
+from streams.nats.protocol import timestamp_of
 from streams.nats.wire import Message
 from tests.sim.server import refusals
 from tests.sim.server.consumers import consumer_config
@@ -200,7 +200,7 @@ class Api:
             case {"next_by_subj": pattern, **rest} if not rest.keys() - {"seq"}:
                 message = store.next(pattern, rest.get("seq", 1))
             case {"next_by_subj": pattern, "start_time": instant, **rest} if not rest:
-                message = store.next(pattern, store.sequence_at(round(epoch_of(instant) * 1e9)))
+                message = store.next(pattern, store.sequence_at(round(timestamp_of(instant) * 1e9)))
             case {"seq": sequence, **rest} if not rest:
                 message = store.messages.get(sequence)
             case _:

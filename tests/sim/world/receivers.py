@@ -70,6 +70,7 @@ class Receivers:
     - `secrets`: the one that a receiver has, if it is not the newest of its configuration.
     - `allowed_per_minute`: requests a minute that they allow in handshakes of CloudEvents.
     - `proof_after_s`: the time that they take for a handshake.
+    - `next_answers`: those of a receiver that is set on an order of them, one for each attempt.
     """
 
     def __init__(self, world: World, names: Sequence[str], watcher: Watcher) -> None:
@@ -87,11 +88,13 @@ class Receivers:
         self.secrets: dict[str, str] = {}
         self.allowed_per_minute: int | None = None
         self.proof_after_s = 0.0
+        self.next_answers: dict[str, list[Answered]] = {}
 
     def calm(self) -> None:
         self._tempers = dict.fromkeys(self._tempers, GOOD)
         self._wishes = {}
         self.secrets.clear()
+        self.next_answers.clear()
 
     def change(self, name: str) -> None:
         """Another temper."""
@@ -100,6 +103,10 @@ class Receivers:
     def set_on(self, name: str, manner: Manner) -> None:
         """From now on it does nothing else."""
         self._tempers[name] = {manner: 1.0}
+
+    def is_away(self, name: str) -> bool:
+        """True if no connection to it can be opened."""
+        return self._tempers[name] == {Manner.IS_AWAY: 1.0}
 
     def says_always(self, name: str, header: str) -> None:
         """From now on all its answers have this header."""
@@ -167,7 +174,7 @@ class SimSender:
         if chance.random() < 0.5:
             await asyncio.sleep(chance.random() * TOKEN_HELD_MAX_S)
         if manner is Manner.IS_AWAY:
-            return Failed(error="connect", detail="connection refused", latency_ms=1.0)
+            return Failed(error="connect", detail="connection refused", latency_ms=1.0, unreached=True)
         if not attempt.may_start():
             return NotSent(why="the lease is over")
         shaped = shape_bodies([event for event, _ in attempt.numbered], attempt.shapings)
@@ -209,6 +216,8 @@ class SimSender:
     def _outcome(self, manner: Manner, receiver: str) -> Outcome:
         receivers = self._receivers
         chance = receivers.chance
+        if answers := receivers.next_answers.get(receiver):
+            return answers.pop(0)
         match manner:
             case Manner.TAKES | Manner.TAKES_SLOWLY:
                 return _answer(chance.choice((200, 201, 204)))

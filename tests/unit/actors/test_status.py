@@ -322,6 +322,7 @@ def test_the_status_shows_everything_that_the_contract_lists() -> None:
             "stored_at": "2023-11-14T22:13:10.000Z", "age_s": 10.0,
         },
         "bucket": {"tokens": 2.0, "limit": 30, "per": "minute", "burst": 4, "effective_limit": 30.0},
+        "pace": None,
         "handshake": None,
         "transform": None,
         "resume_at": "2023-11-14T22:13:21.500Z",

@@ -9,7 +9,16 @@ import pytest
 
 from actors.configuration.custom_signature import CustomSignature
 from actors.configuration.parsing import parse
-from actors.configuration.policy import AlertSettings, BatchLimits, Offline, OldSecret, Policy, Rate, Retry
+from actors.configuration.policy import (
+    Adaptive,
+    AlertSettings,
+    BatchLimits,
+    Offline,
+    OldSecret,
+    Policy,
+    Rate,
+    Retry,
+)
 from actors.configuration.transform import Transform
 from actors.errors import InvalidName, InvalidPolicy
 from actors.ids import check_tenant, check_type, split_receiver
@@ -49,7 +58,9 @@ MEMBER_OF = {"AlertSettings": "alerts"}
 
 
 def test_every_member_is_described() -> None:
-    structs = (Rate, BatchLimits, Retry, Offline, AlertSettings, OldSecret, CustomSignature, Transform)
+    structs = (
+        Rate, BatchLimits, Retry, Offline, Adaptive, AlertSettings, OldSecret, CustomSignature, Transform,
+    )  # fmt: skip
     nested = {f"{each.__name__}.{name}" for each in structs for name in each.__struct_fields__}
     assert {*DESCRIPTIONS} == {*Policy.__struct_encode_fields__} | nested
     for name in (CONFIGURATION, PATCH, SHOWN):

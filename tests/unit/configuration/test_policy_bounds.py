@@ -57,6 +57,12 @@ def test_values_just_within_the_bounds_are_accepted(members: dict[str, Any]) -> 
             {"events": ["a", "*.*.a.*.*.*"]},
             "events[1]: 5 tokens are *, at most 4; write out more tokens, or end it with > (order.>)",
         ),
+        (
+            {"adaptive": {"rate_min": 5, "rate_max": 4}},
+            "adaptive.rate_max: must not be below adaptive.rate_min; raise it or lower that",
+        ),
+        ({"adaptive": {"rate_min": 0}}, "adaptive.rate_min: must be a number from 0.001 to 1000000"),
+        ({"adaptive": {"smart": "yes"}}, "adaptive.smart: must be true or false"),
     ],
 )
 def test_each_bound_is_named_with_its_field_and_a_remedy(members: dict[str, Any], problem: str) -> None:

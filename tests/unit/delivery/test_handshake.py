@@ -256,6 +256,7 @@ def test_the_rate_that_is_asked_for_is_the_configured_one(limit: int, per: Liter
     asked = question(Policy(url=HMAC.url, handshake="cloudevents", rates=(Rate(limit=limit, per=per),)))
     per_minute = limit if per == "minute" else limit // 60
     assert asked.lines == ((b"webhook-request-rate: %d" % per_minute,) if per_minute else ())
+    assert Rate(limit=100, per="minute", margin=0.29).per_minute == 29
 
 
 def test_each_post_after_the_handshake_of_cloudevents_names_the_origin() -> None:

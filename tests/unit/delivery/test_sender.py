@@ -108,8 +108,8 @@ def policy(**fields: Any) -> Policy:
         ({"retry": Retry(max_age_s=60)}, 0, 59, "1"),
         ({"retry": Retry(max_age_s=60)}, 0, 60, None),
         ({"retry": Retry(max_age_s=60)}, 9, 50, "10"),
-        ({"rate": Rate(limit=6, per="hour")}, 0, 0, "600"),
-        ({"rate": Rate(limit=10)}, 2, 0, "8"),
+        ({"rates": (Rate(limit=6, per="hour"),)}, 0, 0, "600"),
+        ({"rates": (Rate(limit=10),)}, 2, 0, "8"),
     ],
 )
 def test_each_attempt_has_the_longest_time_to_the_next_one(

@@ -15,6 +15,7 @@ from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.decide import NEEDS_NO_CONFIRMATION
 from actors.machine.evolve import evolve
 from actors.machine.numbering import Numbered
+from actors.machine.pace.pace import InFlight, Lowered, Pace, Probed, Told
 from actors.machine.state import State
 from tests.unit.worlds.receiver import RULES, explore_one
 
@@ -55,7 +56,7 @@ def test_only_these_facts_hold_nothing_up() -> None:
     hurry = {
         f.Delivered, f.AttemptFailed, f.Throttled, f.EventsNumbered, f.EventDropped, f.Parked, f.Unparked,
         f.Buried, f.TurnedAway, f.AlertRaised, f.AlertRecovered, f.AlertsPublished,
-        f.HandshakeFailed,
+        f.HandshakeFailed, f.PaceSet,
     }  # fmt: skip
     assert set(NEEDS_NO_CONFIRMATION) == hurry
     assert hurry < set(get_args(f.Fact))
@@ -96,6 +97,18 @@ SHARED = {
     "transform": st.none() | st.builds(Transform, pseudonymize=st.sampled_from([(), ("/b",)])),
     "key": st.sampled_from("xy"), "per_minute": st.none() | st.just(60),
     "positions": st.lists(SMALL, max_size=2).map(tuple), "dropped": st.lists(SMALL, max_size=2).map(tuple),
+}  # fmt: skip
+
+SHARED |= {
+    "pace": st.builds(
+        Pace,
+        told=st.none() | st.builds(Told, st.floats(0, 9), st.floats(0, 9)),
+        lowered=st.none() | st.just(Lowered(1.5, 3.0, 2.0)),
+        in_flight=st.none() | st.just(InFlight(3.5, 1.0)),
+        probed=st.none() | st.just(Probed(proven=3.0, ceiling=4.0, low=2.0, slow=True)),
+    ),
+    "per_second": st.none() | st.floats(0, 9), "in_flight": st.none() | SMALL,
+    "limited_by": st.just("headers"), "in_flight_by": st.just("smart"),
 }  # fmt: skip
 
 
@@ -143,7 +156,8 @@ def test_every_kind_of_fact_has_a_tag_of_its_own() -> None:
         "repeated", "parked", "unparked", "opened", "removed", "forgot", "missing", "window_set",
         "rate_set", "retargeted", "paused", "resumed", "disabled", "pinged", "refused", "turned_away",
         "repaired", "removal_set", "alert_raised", "alert_recovered", "alerts_published",
-        "handshake_started", "handshake_succeeded", "handshake_failed", "transform_set", "claimed",
+        "handshake_started", "handshake_succeeded", "handshake_failed", "transform_set", "pace_set",
+        "claimed",
     ]  # fmt: skip
 
 

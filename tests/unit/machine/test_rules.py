@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from actors.configuration.policy import BatchLimits, Policy, Rate, Retry
+from actors.configuration.policy import Adaptive, BatchLimits, Policy, Rate, Retry
 from actors.configuration.transform import Transform
 from actors.machine import commands as c
 from actors.machine import facts as f
@@ -18,6 +18,7 @@ from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
 from actors.machine.handshake.proof import handshake_key
 from actors.machine.numbering import Frontier
+from actors.machine.pace.pace import Pace, Told
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.rules import Rule
@@ -30,6 +31,7 @@ from tests.unit.worlds.values import NOW, URL
 DRAWN = 20_000
 AGE_S = 60.0
 BATCHES = (None, None, BatchLimits(max_events=1), BatchLimits(max_events=3), BatchLimits(linger_s=20))
+PACE = Pace(told=Told(0.5, NOW + 60))
 DROP = Transform(drop=("/a",))
 Steps = type[Any] | tuple[type[Any], ...]
 
@@ -173,6 +175,16 @@ class CandidateEvent(Struct, frozen=True):
         )
 
     @property
+    def paced(self) -> bool:
+        """One attempt in two seconds was learnt, until later; one that is recorded first may start."""
+        learnt = self.case.state.pace is not None and self.policy.adaptive.headers and not self.slow
+        return learnt and self.case.view.paced_at > NOW - 2 and not self.granted
+
+    @property
+    def granted(self) -> bool:
+        return bool(self.position) and self.case.view.granted_position == self.position
+
+    @property
     def position(self) -> int:
         return self.event.position if self.event else 0
 
@@ -188,7 +200,7 @@ def adopts(state: State, policy: Policy, view: View) -> bool:
 
 def needs_newer_nodes(state: State, policy: Policy, view: View) -> bool:
     """True if a transform is to be adopted that an older node could not read."""
-    known = view.bounds.transforms_known or policy.transform is None
+    known = view.bounds.all_know_transforms or policy.transform is None
     return adopts(state, policy, view) and not (view.in_flight or known)
 
 
@@ -204,7 +216,7 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
         c.Adopt,
     ),
     Rule.COUNTING: (
-        lambda _, policy, view: not (view.cursor.counted or view.cursor.counting)
+        lambda _, policy, view: not (view.cursor.is_counted or view.cursor.is_counting)
         and view.cursor.seen_to - view.cursor.read_to > policy.backlog_max,
         s.CountBacklog,
     ),
@@ -259,7 +271,9 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
     Rule.UNREADY: (
         lambda turn: not turn.case.view.bounds.may_start or (turn.too_large and not turn.unproven), (),
     ),
-    Rule.OLDER_NODES: (lambda turn: turn.unproven and not turn.case.view.bounds.handshakes_known, ()),
+    Rule.OUTAGE: (lambda turn: not turn.case.view.bounds.may_reach, ()),
+    Rule.OLDER_NODES: (lambda turn: turn.unproven and not turn.case.view.bounds.all_know_handshakes, ()),
+    Rule.PACE: (lambda turn: not turn.unproven and turn.paced, ()),
     Rule.TOKEN: (
         lambda turn: turn.needs_token and turn.case.view.bucket is not None
         and turn.case.view.bucket.tokens < 1,
@@ -347,6 +361,7 @@ def drawn(random: Random) -> Case:
         url=URL, order=order, concurrency=3, paused=some(0.1), retry=Retry(max_age_s=AGE_S), backlog_max=1000,
         rates=(Rate(limit=2, burst=2),) if limit else (), handshake="hmac" if some(0.3) else "none",
         batch=random.choice(BATCHES), transform=DROP if some(0.3) else None,
+        adaptive=Adaptive(headers=some(0.7)),
     )  # fmt: skip
     known = Handshake(key=handshake_key(policy), next_at=NOW + 9) if some(0.5) else None
     if known is not None and some(0.5):
@@ -373,12 +388,12 @@ def drawn(random: Random) -> Case:
         burials=tuple(f.Burial(position=1, reason="expired") for _ in range(burials)),
         throttled_until=NOW + 9 if some(0.1) else 0.0, backoff_until=NOW + 9 if some(0.1) else 0.0,
         consecutive_failures=9 if some() else 0, disabled="gone" if some(0.05) else "", paused=policy.paused,
-        handshake=known,
-        parked=some(0.4), waiting_since=NOW - age(positions[0] if positions else 50) if some(0.7) else None,
+        handshake=known, pace=PACE if some(0.4) else None, parked=some(0.4),
+        waiting_since=NOW - age(positions[0] if positions else 50) if some(0.7) else None,
     )  # fmt: skip
     cursor = UnreadCursor(
-        read_to=read_to, seen_to=random.choice((0, read_to, read_to + 5, read_to + 2000)), counted=some(0.5),
-        counting=some(0.3),
+        read_to=read_to, seen_to=random.choice((0, read_to, read_to + 5, read_to + 2000)),
+        is_counted=some(0.5), is_counting=some(0.3),
     )  # fmt: skip
     view = View(
         cursor=cursor, waiting=(head,) if head else (), in_flight=in_flight, posts_in_flight=len(in_flight),
@@ -387,10 +402,11 @@ def drawn(random: Random) -> Case:
         },
         barrier_unconfirmed=some(), burying=some(0.7), handshake_under_way=some(),
         bounds=NoBounds(
-            may_start=not some(), handshakes_known=not some(), transforms_known=not some(),
-            room=random.choice((1, 256)),
+            may_start=not some(), may_reach=not some(), all_know_handshakes=not some(),
+            all_know_transforms=not some(), room=random.choice((1, 256)),
         ),
         granted_position=random.choice((0, 0, *positions, head.position if head else 0)),
+        paced_at=NOW - random.choice((1, 3)),
         policy_adopted=not some(0.05), confirming=some(0.5), removal_revision=1 if some(0.05) else 0,
         bucket=Bucket(random.choice((0.0, 1.0)), NOW, 1) if limit else None,
     )  # fmt: skip

@@ -14,11 +14,11 @@ from streams.nats.protocol import (
     BLOCK_BYTES_MAX,
     LINES_MAX,
     StreamReply,
-    epoch_of,
     page,
     parse_block,
     publish_answer,
     stream_info,
+    timestamp_of,
 )
 from streams.nats.wire import Message
 from streams.nats.wire_names import UNREAD
@@ -32,7 +32,7 @@ def test_an_instant_is_the_same_in_both_forms(nanoseconds: int) -> None:
     text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f".{rest:09}".rstrip("0").rstrip(".")
     info = delivery_info(f"$JS.ACK.S.c.1.1.1.{nanoseconds}.0")
-    assert epoch_of(f"{text}{fraction}Z") == info.stored_at
+    assert timestamp_of(f"{text}{fraction}Z") == info.stored_at
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_an_instant_is_the_same_in_both_forms(nanoseconds: int) -> None:
     ],
 )
 def test_known_instants(text: str, epoch: float) -> None:
-    assert epoch_of(text) == epoch
+    assert timestamp_of(text) == epoch
 
 
 def test_headers() -> None:

@@ -42,6 +42,16 @@ class Clock:
         return NOW + self.ahead_s + asyncio.get_running_loop().time()
 
 
+class Outage:
+    """The outage of the node itself."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+
+    def may_try(self, receiver: str, policy: Policy) -> bool:
+        return self.since is None
+
+
 class Recorded(NamedTuple):
     """A fact and the state after it."""
 
@@ -54,7 +64,7 @@ class Journal:
 
     def __init__(self, world: "ShardWorld") -> None:
         self.index = self.confirmed_index = 0
-        self.held = self.stalled = False
+        self.held = self.is_stalled = False
         self.hold_at: type[Fact] | None = None
         self.floor = 0
         self.folded: dict[str, State] = {}
@@ -217,7 +227,7 @@ class Policies:
     """The configurations: what the node knows, and what the leader says."""
 
     def __init__(self) -> None:
-        self.complete = True
+        self.is_complete = True
         self.known: dict[str, Policy] = {}
         self.leader: dict[str, Policy | Invalid] = {}
         self.invalid: set[str] = set()
@@ -298,10 +308,12 @@ class ShardWorld:
         self.alerts = AlertWriter(self)
         self.logged_alerts: list[AlertFact] = []
         self.settings = SettingsByTenant()
-        self.all_know_alerts = self.all_know_handshakes = self.all_know_transforms = True
+        self.all_know_alerts = self.all_know_handshakes = True
+        self.all_know_transforms = self.all_know_paces = True
         self.totals = DeliveryTotals()
         self.journal = Journal(self)
         self.within_lease = True
+        self.own_outage = Outage()
         self.acked, self.acked_to = list[int](), 0
         self.held: list[bool] = []
         self.saturated = False
@@ -340,16 +352,17 @@ class ShardWorld:
             set_pulling_paused=self.held.append, saturated=lambda: self.saturated,
             refuse=self.refused.append, on_health_change=self.health_changes.append,
             on_alert=self.logged_alerts.append, alerts=self.alerts, alert_limits=self.settings.alert_limits,
+            outage=self.own_outage,
             may_record_alerts=lambda: self.all_know_alerts,
-            handshakes_known=lambda: self.all_know_handshakes,
-            transforms_known=lambda: self.all_know_transforms,
-            node_holders=self.node_holders,
+            all_know_handshakes=lambda: self.all_know_handshakes,
+            all_know_transforms=lambda: self.all_know_transforms,
+            all_know_paces=lambda: self.all_know_paces, node_holders=self.node_holders,
         )  # fmt: skip
         self.host = Host(claim, ports, unacked_max=self.unacked_max)
         states = self.journal.folded
         if snapshots:
             self.snapshots.held = dict(states)
-        listed = {each.receiver: each.wakes_at for each in states.values() if each.unfinished}
+        listed = {each.receiver: each.wakes_at for each in states.values() if each.is_unfinished}
         listed |= dict.fromkeys(parked)
         self.host.start({}, listed) if snapshots else self.host.start(states, {})
         self.hand_out(handed_out)
@@ -367,6 +380,11 @@ class ShardWorld:
         self.sender.in_flight.clear()
         self.sender.posts_in_flight.clear()
         self.claim(unclean=True, snapshots=snapshots, parked=parked, handed_out=handed_out)
+
+    def outage(self, has_outage: bool) -> None:
+        """From now on the node can connect to no host, or can again."""
+        self.own_outage.since = 0.0 if has_outage else None
+        self.host.outage_changed()
 
     @property
     def actor(self) -> Actor:

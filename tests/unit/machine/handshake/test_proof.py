@@ -229,10 +229,12 @@ def test_a_failed_check_of_a_verified_receiver_takes_nothing_back() -> None:
     actor = UnprovenActor()
     key = actor.begin()
     actor.over(key, answer(200))
+    proved = actor.state.handshake
     assert actor.begin() == key
     [fact] = actor.over(key, NO_ANSWER)
     assert isinstance(fact, f.HandshakeFailed)
     assert actor.verified()
+    assert actor.state.handshake == proved, "it counts as failing, and an alert would be raised"
     assert actor.step(head=event(1)) == s.Post(event(1), 1, 1, has_token=True)
 
 

@@ -1,0 +1,70 @@
+"""The rules that a configuration asks for, together: each learns its part, and the lowest limit counts."""
+
+from functools import lru_cache
+from math import inf
+
+from msgspec import Struct
+
+from actors.configuration.policy import Adaptive, Policy
+from actors.machine.bucket import RateLimit
+from actors.machine.pace.after_429 import After429
+from actors.machine.pace.concurrency import CountedRefusals
+from actors.machine.pace.pace import Observed, Pace, PaceLimits, PaceRule
+from actors.machine.pace.smart import Smart
+from actors.machine.pace.told import RateHeaders
+
+SLOW_PART = 0.1
+"""If the configured rate is below `rate_min`, this part of it is the lowest rate instead."""
+
+
+class Together(Struct, frozen=True):
+    """These rules, of which none knows another; without any, nothing is learnt."""
+
+    rules: tuple[PaceRule, ...] = ()
+
+    def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
+        """The pace after each rule has learnt."""
+        for rule in self.rules:
+            pace = rule.learn(pace, observed, now)
+        return pace
+
+    def limits(self, pace: Pace, now: float) -> PaceLimits:
+        """The lowest of all limits."""
+        per_second: float | None = None
+        in_flight: int | None = None
+        resumes_at, limited_by, in_flight_by = 0.0, "", ""
+        for rule in self.rules:
+            found = rule.limits(pace, now)
+            if found.resumes_at > resumes_at:
+                resumes_at, limited_by = found.resumes_at, found.limited_by
+            if found.per_second is not None and (per_second is None or found.per_second < per_second):
+                per_second = found.per_second
+                limited_by = limited_by if resumes_at else found.limited_by
+            if found.in_flight is not None and (in_flight is None or found.in_flight < in_flight):
+                in_flight, in_flight_by = found.in_flight, found.in_flight_by
+        return PaceLimits(
+            per_second=per_second, in_flight=in_flight, resumes_at=resumes_at, limited_by=limited_by,
+            in_flight_by=in_flight_by,
+        )  # fmt: skip
+
+
+def rules_in_force(policy: Policy, limit: RateLimit | None) -> Together:
+    """The rules that the configuration asks for, under the rate limit in force."""
+    concurrency = 1 if policy.order == "strict" else policy.concurrency
+    return _rules(policy.adaptive, None if limit is None else limit.per_second, concurrency)
+
+
+@lru_cache(maxsize=256)
+def _rules(adaptive: Adaptive, per_second: float | None, concurrency: int) -> Together:
+    """The rules; cached, since many receivers have the same, and each step of a learnt one needs them."""
+    rules, limit = list[PaceRule](), inf if per_second is None else per_second
+    rate_min = adaptive.rate_min if adaptive.rate_min < limit else SLOW_PART * limit
+    if adaptive.headers:
+        rules.append(RateHeaders(limit))
+    if adaptive.after_429:
+        rules.append(After429(per_second, rate_min))
+    if adaptive.concurrency and concurrency > 1:
+        rules.append(CountedRefusals(concurrency))
+    if adaptive.smart:
+        rules.append(Smart(limit, rate_min, inf if adaptive.rate_max is None else adaptive.rate_max))
+    return Together(tuple(rules))

@@ -1,0 +1,59 @@
+"""The learnt pace of a receiver for people: as a part of its live state, and in words."""
+
+from typing import TypedDict
+
+from actors.configuration.policy import Policy
+from actors.machine.scheduling.learnt_pace import pace_limits
+from actors.machine.state import State
+
+_REASONS = {
+    "headers": "its headers say that little is left", "after_429": "it answered 429",
+    "smart": "by its answers and latencies it can take no more",
+}  # fmt: skip
+
+
+class PaceState(TypedDict):
+    """The learnt limits of a receiver that are below its configured ones; null where none is.
+
+    `effective_limit` attempts a second, and `concurrency` in flight, each with the member of `adaptive` that
+    set it.
+    """
+
+    effective_limit: float | None
+    limited_by: str | None
+    concurrency: int | None
+    concurrency_limited_by: str | None
+
+
+def pace_state(state: State, policy: Policy | None, now: float) -> PaceState | None:
+    """The learnt limits as JSON; None if nothing that was learnt limits the receiver."""
+    if policy is None:
+        return None
+    limits = pace_limits(state, policy, now)
+    per_second = 0.0 if limits.resumes_at else limits.per_second
+    in_flight = limits.in_flight
+    if in_flight is not None and (policy.order == "strict" or in_flight >= policy.concurrency):
+        in_flight = None
+    if per_second is None and in_flight is None:
+        return None
+    return {
+        "effective_limit": None if per_second is None else round(per_second, 6),
+        "limited_by": None if per_second is None else limits.limited_by,
+        "concurrency": in_flight,
+        "concurrency_limited_by": None if in_flight is None else limits.in_flight_by,
+    }
+
+
+def pace_words(state: State, policy: Policy, now: float) -> str:
+    """Say which rate was learnt, and why: `its learnt rate of 5 a second: it answered 429`."""
+    limits = pace_limits(state, policy, now)
+    reason = _REASONS.get(limits.limited_by, limits.limited_by)
+    return f"its learnt rate of {limits.per_second or 0:.3g} a second: {reason}"
+
+
+def throttled_words(state: State, now: float) -> str:
+    """Say why the receiver is throttled: by its last answer, or by headers that said that nothing is left."""
+    told, last = None if state.pace is None else state.pace.told, state.last
+    if told is not None and told.per_second == 0 and told.until == state.throttled_until > now:
+        return "its headers say that nothing is left"
+    return f"it answered {last.status}" if last and last.status else "as it asked"

@@ -1,0 +1,1 @@
+"""Learnt paces in a simulated world."""

@@ -1,0 +1,1 @@
+"""The outage of a node itself: evidence, verdict, probes."""

@@ -1,0 +1,1 @@
+"""The rules that learn a pace, observation by observation."""

@@ -1,0 +1,1 @@
+"""Receivers whose pace is learnt."""
