@@ -17,8 +17,8 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from actors.errors import Unavailable
-from streams.installation.later_subjects import MINUTE_S, spans
 from streams.installation.partitions import tenants_of_partition
+from streams.installation.timed_subjects import MINUTE_S, spans
 from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
@@ -180,7 +180,7 @@ class Opener:
         minute = second - second % MINUTE_S
         if self._empty_minute == minute:
             return True
-        subject = self._names.later_subjects.due_in(self._partition, minute, MINUTE_S)
+        subject = self._names.timed_subjects.due_in(self._partition, minute, MINUTE_S)
         if await self._js.next_message(self._names.later, subject, 1) is not None:
             return False
         self._empty_minute = minute
@@ -201,14 +201,14 @@ class Opener:
 
     async def _open_some(self, pile: Pile) -> _Turn:
         """Open some entries of a pile. Raises `Unavailable`, and `ApiError`."""
-        subject = self._names.later_subjects.due_in(
+        subject = self._names.timed_subjects.due_in(
             self._partition, pile.start, pile.size, pile.tenant or "*"
         )
         for _ in range(1 if pile.is_single else TURN_MAX):
             message = await self._js.next_message(self._names.later, subject, pile.position)
             if message is None or (pile.is_single and message.position != pile.position):
                 return _Turn.DONE
-            tenant = self._names.later_subjects.tenant_of_entry(message.subject)
+            tenant = self._names.timed_subjects.tenant_of_entry(message.subject)
             if tenant not in pile.others and (refused := await self._open(message)) is not None:
                 self._note_refused(refused, tenant)
                 is_too_large = refused.code == MESSAGE_TOO_LARGE

@@ -74,6 +74,6 @@ class EntryRoom:
             self._reason_log.clear()
 
     async def _is_beyond(self, tenant: str, info: StreamInfo) -> bool:
-        subject = self._names.later_subjects.tenant_entries(tenant)
+        subject = self._names.timed_subjects.tenant_entries(tenant)
         parts = await sample_stream(self._js, info, SAMPLES_MAX, subject)
         return sum(each.size for each in parts) > TENANT_SHARE * info.max_bytes

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from actors.errors import Unavailable
 from actors.machine.event import Event
-from streams.installation.later_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryPlace
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, Unanswered
 from streams.nats.errors import ApiError

@@ -32,7 +32,7 @@ async def has_entries(js: JetStream, names: Names, tenant: str, count: int) -> N
     """Return when the tenant has that many entries."""
 
     async def has() -> bool:
-        found = await js.read(names.later, names.later_subjects.tenant_entries(tenant), 1)
+        found = await js.read(names.later, names.timed_subjects.tenant_entries(tenant), 1)
         return len(found.messages) == count
 
     await until_true(has)

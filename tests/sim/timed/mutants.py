@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.machine.event import Event
-from streams.installation.later_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryPlace
 from streams.installation.topology import Names
 from streams.nats.answers import Put
 from streams.nats.jetstream import JetStream
@@ -34,7 +34,7 @@ async def _route_each(*args: Any) -> Taking:
 async def _route_what_has_no_stub(
     js: JetStream, names: Names, place: EntryPlace, event: Event, age_s: float
 ) -> Taking:
-    message = await js.last_message(names.later, names.later_subjects.entry(place))
+    message = await js.last_message(names.later, names.timed_subjects.entry(place))
     if message is not None and isinstance(entry_in(names, message), Taken):
         return Taking.DROPPED
     return await _take(js, names, place, event, age_s)
@@ -89,7 +89,7 @@ TIMED_MUTANTS = (
         scenarios.event_is_cancelled_while_it_is_taken,
     ),
     Mutant(
-        "passed-unstored", "`routed` passes an event with a time only when its entry is stored",
+        "passed-unstored", "`routed` passes a timed event only when its entry is stored",
         ((TimedEvents, "begin_store", _pass_at_once),),
         scenarios.owner_dies_before_it_has_stored_the_entry,
     ),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from streams.installation.later_subjects import MINUTE_S
+from streams.installation.timed_subjects import MINUTE_S
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import rfc3339
