@@ -14,7 +14,7 @@ from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.routing import lanes
-from streams.timed import opener
+from streams.timed import due_publisher
 from streams.timed.entries import due_second
 from tests.contract.support.faults import ack_lost, after, refused
 from tests.contract.support.routers import (
@@ -142,7 +142,7 @@ async def test_an_entry_that_an_owner_before_has_stored_is_stored_once(
 async def test_a_due_event_that_is_published_twice_is_routed_once(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """The second one comes from an opener that did not know of the first, however late."""
+    """The second one comes from a due publisher that did not know of the first, however late."""
     await subscribe(js, names, A)
     owner = await open_owner()
     await announce(js, names, b"due", headers=at(0.2))
@@ -277,8 +277,8 @@ async def test_a_flood_that_is_due_does_not_hold_up_another_tenant(
     js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have events in one second, and those of the flood come first in the stream."""
-    monkeypatch.setattr(opener, "SPLIT_AFTER", 4)
-    monkeypatch.setattr(opener, "TURN_MAX", 2)
+    monkeypatch.setattr(due_publisher, "SPLIT_AFTER", 4)
+    monkeypatch.setattr(due_publisher, "TURN_MAX", 2)
     await subscribe(js, names, A)
     await subscribe(js, names, f"{NEIGHBOUR}.b")
     owner = await open_owner()

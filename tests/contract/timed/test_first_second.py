@@ -9,8 +9,8 @@ from streams.installation.timed_subjects import EntryPlace
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
+from streams.timed.due_publisher import first_second
 from streams.timed.entries import CLOCKS_DIFFER_MAX_S
-from streams.timed.opener import first_second
 from tests.contract.support.routers import PARTITION, TENANT
 
 WEEK_S = 7 * 86_400.0
