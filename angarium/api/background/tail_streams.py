@@ -30,7 +30,7 @@ from angarium.operations.live.journal_pages import (
 )
 from angarium.operations.live.tail import TailFilter, attempts
 from streams.buckets.api_tokens import Token
-from streams.lost_tails.places import StreamPlace
+from streams.lost_tails.read_positions import ReadPosition
 from streams.nats.answers import StoredMessage
 
 HEARTBEAT_EVERY_S = 15.0
@@ -274,7 +274,7 @@ class Tails:
                     await stream.has_room()
                     stream.give(_event("attempt", attempt, position))
 
-    def _joins(self, stream: TailStream, place: StreamPlace) -> bool:
+    def _joins(self, stream: TailStream, place: ReadPosition) -> bool:
         """Let the stream join the live streams, if it has read as far as they have."""
         if self._pages is None:
             return True  # It has ended.
