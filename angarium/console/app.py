@@ -126,7 +126,7 @@ def _to_sign_in(request: Request[Any, Any, Any], error: SignInNeeded) -> Respons
 def _error_page(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     raised = problem_for(error, request.method, request.url.path)
     console: ConsoleState = request.scope["state"][CONSOLE]
-    session = session_of(request, console) if console.api.ready else None
+    session = session_of(request, console) if console.api.is_ready else None
     return page(
         request, "error.html", session, status=raised.problem.status, headers=raised.headers,
         problem=raised.problem,

@@ -2,7 +2,7 @@
 
 A browser holds a random text, and never the token. The store keeps the hash of that text, so what it holds
 opens nothing, and the time of a look-up says nothing about the text. A session ends when it is not used, when
-it is old, when its token is revoked, changed or expired, and when its browser signs out.
+it is old, when its token is revoked, changed or is_expired, and when its browser signs out.
 """
 
 import asyncio

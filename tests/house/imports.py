@@ -20,7 +20,7 @@ PURE_IMPORTS = frozenset({
     "struct", "typing", "urllib", "warnings",
 })  # fmt: skip
 SHARED_BY_THE_API = frozenset({
-    "admission", "api_state", "background", "examination", "problems", "queries", "requests",
+    "admission", "api_state", "background", "problems", "queries", "recent_findings", "requests",
 })  # fmt: skip
 """The parts of `angarium.api` that the console has, too, which do not depend on routes of the API."""
 AWAITING_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}

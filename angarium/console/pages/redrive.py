@@ -15,7 +15,7 @@ from angarium.console.console_state import ConsoleState, InjectedConsole, Inject
 from angarium.console.pages.action_previews import CHANGED, with_some_more
 from angarium.console.pages.dead_letters import selection
 from angarium.console.showing.answers import page, redirect
-from angarium.operations.dead_letters.find import owned
+from angarium.operations.dead_letters.find import owned_letters
 from angarium.operations.dead_letters.listing import oldest_after
 from angarium.operations.dead_letters.redrive import redrive
 from angarium.operations.failures import NotDone
@@ -126,7 +126,7 @@ async def _chosen(console: ConsoleState, tenant: str, form: Form) -> Chosen:
             numbers = [int(each) for each in given if each.isascii() and each.isdigit() and len(each) < 19]
             if not numbers or len(numbers) != len(given) or len(numbers) > CHOSEN_MAX:
                 raise invalid(Fault(detail=f"choose 1 to {CHOSEN_MAX} dead letters"))
-            found = result_of(await owned(console.access, numbers, tenant))
+            found = result_of(await owned_letters(console.access, numbers, tenant))
             if not found:
                 raise invalid(Fault(detail="these dead letters are gone"))
             return Chosen(found, receiver, reason, len(found))

@@ -6,7 +6,7 @@ from typing import Any
 
 from litestar import Request, Response, get, post
 
-from angarium.api.admission.gate import expired
+from angarium.api.admission.gate import is_expired
 from angarium.api.problems import ProblemRaised, unavailable
 from angarium.console.admission import (
     FORM_COOKIE,
@@ -21,7 +21,7 @@ from angarium.console.admission import (
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
 from angarium.console.sessions import LIFE_MAX_S
 from angarium.console.showing.answers import cookie, page, redirect
-from angarium.operations.tokens.secret import presented, proves
+from angarium.operations.tokens.secret import parse_token, proves
 from streams.buckets.api_tokens import Token
 
 TRIES_PER_S = 5.0
@@ -38,7 +38,7 @@ NOTHING_TO_SEE = "This token may publish, but not look: the console needs the sc
 async def show_sign_in(request: Request[Any, Any, Any], console: InjectedConsole) -> Response[bytes]:
     """The form to sign in."""
     back = _way_back(request.query_params.get("next", ""))
-    if console.api.ready and session_of(request, console) is not None:
+    if console.api.is_ready and session_of(request, console) is not None:
         return redirect(back)
     return _form(request, back)
 
@@ -53,7 +53,7 @@ async def do_sign_in(request: Request[Any, Any, Any], console: InjectedConsole) 
     form = await read_form(request, console, _address(request))
     check_form(request, form, request.cookies.get(FORM_COOKIE, ""))
     back = _way_back(field(form, "next"))
-    if not console.api.ready:
+    if not console.api.is_ready:
         raise unavailable("NATS cannot be reached; load the page again in a moment")
     found = _token(console, field(form, "token").strip())
     if found is None:
@@ -103,11 +103,11 @@ def _count_wrong(request: Request[Any, Any, Any], console: ConsoleState) -> None
 
 def _token(console: ConsoleState, text: str) -> tuple[str, Token] | None:
     """The id and the token that a text proves. It takes as long for every wrong text."""
-    secret = presented(text)
+    secret = parse_token(text)
     if secret is None:
         return None
     token = console.api.tokens.get(secret.id)
-    if not proves(secret, token) or token is None or expired(token):
+    if not proves(secret, token) or token is None or is_expired(token):
         return None
     return secret.id, token
 
