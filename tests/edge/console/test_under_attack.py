@@ -1,11 +1,14 @@
 """Attacks on the console: slow forms, links from elsewhere, wrong tokens; and an outage of NATS."""
 
 import asyncio
+import socket
 from urllib.parse import urlsplit
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from angarium.api import api_state
+from angarium.api.bounded_protocol import BoundedProtocol
 from angarium.api.requests import bodies
 from angarium.console.pages import sign_in
 from tests.edge.api.conftest import Api
@@ -72,3 +75,19 @@ async def test_a_method_that_no_page_has_is_no_defect(api: Api) -> None:
     async with signed_in(api) as browser:
         answers = [await browser.client.request(each, "/console/receivers") for each in ("OPTIONS", "PUT")]
     assert [each.status_code for each in answers] == [405, 405]
+
+
+async def test_an_answer_does_not_wait_for_the_client_to_confirm_a_part_of_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer is written in two parts. The kernel would hold the second one back for 40 ms."""
+    made: list[socket.socket] = []
+
+    def noting(protocol: BoundedProtocol, transport: asyncio.Transport) -> None:
+        made.append(transport.get_extra_info("socket"))
+        HttpToolsProtocol.connection_made(protocol, transport)
+
+    monkeypatch.setattr(BoundedProtocol, "connection_made", noting)
+    async with visitor(api) as browser:
+        await browser.get("/console/sign-in")
+        assert [each.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for each in made] == [1]
