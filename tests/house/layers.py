@@ -135,7 +135,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "server",
     ),
     "angarium.console": (
-        "recent_values sessions",
+        "paths recent_values sessions",
         "console_state",
         "admission showing",
         "pages",

@@ -6,8 +6,8 @@ from typing import Literal, assert_never
 from msgspec import Struct
 
 from angarium.console.sessions import ConsoleSession
-from angarium.console.showing.wording import events
 from angarium.operations.control_requests.inspection import StateDocument
+from angarium.quantities import count_text
 
 Action = Literal["pause", "resume", "ping", "verify", "skip", "forget"]
 CHANGED = "Nothing was done: it is no longer what you saw. Look again."
@@ -77,7 +77,7 @@ def previewed(offer: Offer, live: StateDocument) -> ActionPreview:
         case "resume":
             bucket = live.get("bucket")
             rate = f", at most {bucket['effective_limit']:g} per {bucket['per']}" if bucket else ""
-            confirm = f"Resume, and send {events(waits)}" if waits else "Resume it"
+            confirm = f"Resume, and send {count_text(waits, 'event')}" if waits else "Resume it"
             sentences = [f"{_wait(waits)}. Sending begins at once{rate}."]
             return ActionPreview(offer, sentences, confirm, str(waits))
         case "ping":
@@ -90,10 +90,10 @@ def previewed(offer: Offer, live: StateDocument) -> ActionPreview:
             return _skip_previewed(offer, live)
         case "forget":
             sentences = [
-                f"{events(waits)} will be discarded, never to be sent to this receiver.",
+                f"{count_text(waits, 'event')} will be discarded, never to be sent to this receiver.",
                 "Numbers go on after the gap, and failures are cleared. This cannot be undone.",
             ]
-            confirm = f"Discard {events(waits)}"
+            confirm = f"Discard {count_text(waits, 'event')}"
             seen = f"{waits} {_oldest_number(live)}"
             return ActionPreview(offer, sentences, confirm, seen, is_possible=waits > 0)
         case _:
@@ -151,4 +151,6 @@ def _oldest_number(live: StateDocument) -> int:
 
 
 def _wait(count: int) -> str:
-    return "1 event waits" if count == 1 else f"{events(count)} wait" if count else "No event waits"
+    if not count:
+        return "No event waits"
+    return "1 event waits" if count == 1 else f"{count_text(count, 'event')} wait"

@@ -1,19 +1,19 @@
 """The fleet, for its operators: nodes, shards, and what is wrong with the installation."""
 
 import asyncio
-from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Response, get
 
 from angarium.console.admission import needs
 from angarium.console.console_state import InjectedConsole, InjectedSession
+from angarium.console.paths import ConsoleRequest
 from angarium.console.recent_values import refresh_interval
 from angarium.console.showing.answers import page
 
 
 @get("/fleet", opt=needs("operate"))
 async def show_fleet(
-    request: Request[Any, Any, Any], console: InjectedConsole, session: InjectedSession
+    request: ConsoleRequest, console: InjectedConsole, session: InjectedSession
 ) -> Response[bytes]:
     """Nodes, shards, alerts and findings."""
     nodes, shards, examined = await asyncio.gather(

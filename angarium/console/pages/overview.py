@@ -1,12 +1,12 @@
 """The overview: what is wrong, the receivers whose events wait longest, the totals, and the fleet."""
 
 import asyncio
-from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Response, get
 
 from angarium.console.admission import AskedTenant, needs, tenant_seen
 from angarium.console.console_state import InjectedConsole, InjectedSession
+from angarium.console.paths import ConsoleRequest
 from angarium.console.recent_values import refresh_interval
 from angarium.console.showing.answers import page, redirect
 from streams.buckets.api_tokens import ALL_TENANTS
@@ -14,7 +14,7 @@ from streams.buckets.api_tokens import ALL_TENANTS
 
 @get("/", opt=needs("read", "operate"))
 async def show_overview(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     tenant: AskedTenant = "",

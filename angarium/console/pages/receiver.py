@@ -4,7 +4,7 @@ import json
 import time
 from typing import Annotated, Any
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.params import FromPath, QueryParameter
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from angarium.api.queries.cursors import TimeCursor, cursor_of, start_of
 from angarium.console.admission import needs
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
 from angarium.console.pages.action_previews import offered
+from angarium.console.paths import ConsoleRequest
 from angarium.console.showing.answers import page
 from angarium.console.showing.minute_chart import MinuteChart, minute_chart
 from angarium.ledger.ledger_answers import AttemptFilter
@@ -41,7 +42,7 @@ class Records(Struct, frozen=True):
 
 @get("/receivers/{tenant:str}/{name:str}", opt=needs("read"))
 async def show_receiver(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     tenant: FromPath[str],

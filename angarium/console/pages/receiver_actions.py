@@ -4,9 +4,9 @@ The form of a preview holds what it showed. If the facts have changed since in a
 done, and the preview is shown again.
 """
 
-from typing import Any, assert_never
+from typing import assert_never
 
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.params import FromPath
 
 from angarium.access import Access
@@ -23,8 +23,8 @@ from angarium.console.pages.action_previews import (
     is_still_meant,
     previewed,
 )
+from angarium.console.paths import ConsoleRequest
 from angarium.console.showing.answers import page, redirect
-from angarium.console.showing.wording import events
 from angarium.operations.control_requests.inspection import inspect_receiver
 from angarium.operations.control_requests.operator_actions import (
     forget,
@@ -34,11 +34,12 @@ from angarium.operations.control_requests.operator_actions import (
     skip,
     verify,
 )
+from angarium.quantities import count_text
 
 
 @get("/receivers/{tenant:str}/{name:str}/{action:str}", opt=needs("manage"))
 async def preview_action(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     tenant: FromPath[str],
@@ -56,7 +57,7 @@ async def preview_action(
 
 @post("/receivers/{tenant:str}/{name:str}/{action:str}", status_code=200, opt=needs("manage"))
 async def do_action(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     access: InjectedAccess,
@@ -108,7 +109,8 @@ async def _done(access: Access, receiver: str, action: Action, discarded: int) -
             gone = result_of(await forget(access, receiver, lambda it: it.count <= discarded))
             if gone is None:
                 return None
-            return f"{events(gone.discarded)} discarded. The next event gets the number {gone.next_sequence}."
+            gone_events = count_text(gone.discarded, "event")
+            return f"{gone_events} discarded. The next event gets the number {gone.next_sequence}."
         case _:
             assert_never(action)
 

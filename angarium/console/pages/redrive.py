@@ -1,9 +1,8 @@
 """Sending dead letters again, in bulk: chosen ones at once, a whole selection as a job with its progress."""
 
 import re
-from typing import Any
 
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.params import FromPath
 from msgspec import Struct
 
@@ -14,6 +13,7 @@ from angarium.console.admission import FORM, Form, field, needs, sees
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
 from angarium.console.pages.action_previews import CHANGED, with_some_more
 from angarium.console.pages.dead_letters import selection
+from angarium.console.paths import ConsoleRequest
 from angarium.console.showing.answers import page, redirect
 from angarium.operations.dead_letters.find import owned_letters
 from angarium.operations.dead_letters.listing import oldest_after
@@ -22,6 +22,7 @@ from angarium.operations.failures import NotDone
 from angarium.operations.jobs.begin import begin_redrive
 from angarium.operations.jobs.plans import kind_and_owner
 from angarium.operations.jobs.show import show
+from angarium.quantities import count_text
 
 COUNTED_MAX = 1000
 """Letters of a selection that a preview counts."""
@@ -57,13 +58,13 @@ class Chosen(Struct, frozen=True):
     @property
     def words(self) -> str:
         """Their number for people."""
-        letters = "1 dead letter" if self.count == 1 else f"{self.count:,} dead letters"
+        letters = count_text(self.count, "dead letter")
         return f"more than {letters}" if self.more else letters
 
 
 @post("/dead-letters/{tenant:str}/redrive", status_code=200, opt=needs("manage"))
 async def preview_redrive(
-    request: Request[Any, Any, Any], console: InjectedConsole, session: InjectedSession, tenant: FromPath[str]
+    request: ConsoleRequest, console: InjectedConsole, session: InjectedSession, tenant: FromPath[str]
 ) -> Response[bytes]:
     """Say which letters would be sent again."""
     chosen = await _chosen(console, tenant, request.scope["state"][FORM])
@@ -72,7 +73,7 @@ async def preview_redrive(
 
 @post("/dead-letters/{tenant:str}/redrive-now", status_code=200, opt=needs("manage"))
 async def do_redrive(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     access: InjectedAccess,
@@ -101,7 +102,7 @@ async def do_redrive(
 
 @get("/jobs/{job:str}", opt=needs("read"))
 async def show_job(
-    request: Request[Any, Any, Any], console: InjectedConsole, session: InjectedSession, job: FromPath[str]
+    request: ConsoleRequest, console: InjectedConsole, session: InjectedSession, job: FromPath[str]
 ) -> Response[bytes]:
     """The progress of a job."""
     found = kind_and_owner(job)

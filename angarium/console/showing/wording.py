@@ -73,8 +73,3 @@ def span(seconds: float | None) -> str:
 def number(value: int | float | None) -> str:
     """A number for people; `–` if it is not known."""
     return "–" if value is None else f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
-
-
-def events(count: int) -> str:
-    """A number of events for people: `1 event`, `2,731 events`."""
-    return "1 event" if count == 1 else f"{count:,} events"

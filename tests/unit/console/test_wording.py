@@ -38,7 +38,6 @@ def test_the_end_of_a_backlog_is_in_words(waiting: int | None, empty_in_s: float
 def test_numbers_have_separators() -> None:
     numbers = (None, 0, 1234567, 0.25, 1234.5)
     assert [wording.number(each) for each in numbers] == ["–", "0", "1,234,567", "0.25", "1,234.5"]
-    assert [wording.events(count) for count in (0, 1, 2731)] == ["0 events", "1 event", "2,731 events"]
 
 
 def test_a_chart_has_a_bar_for_each_minute_in_which_something_happened() -> None:
