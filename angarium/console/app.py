@@ -35,8 +35,8 @@ from angarium.console.pages import (
     sign_in,
 )
 from angarium.console.paths import CONSOLE_PATH, ConsoleRequest
+from angarium.console.rendering.responses import page, redirect
 from angarium.console.sessions import ConsoleSession
-from angarium.console.showing.answers import page, redirect
 
 BEHIND_SIGN_IN = (
     overview.show_overview,

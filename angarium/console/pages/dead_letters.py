@@ -11,8 +11,8 @@ from angarium.api.problems import hidden, not_found, result_of
 from angarium.console.admission import AskedTenant, needs, tenant_seen
 from angarium.console.console_state import InjectedConsole, InjectedSession
 from angarium.console.paths import ConsoleRequest
-from angarium.console.showing.answers import NOT_STORED, SECURITY_HEADERS, page
-from angarium.console.showing.harmless import body_shown
+from angarium.console.rendering.escaped_text import body_shown
+from angarium.console.rendering.responses import NOT_STORED, SECURITY_HEADERS, page
 from angarium.operations.dead_letters.listing import newest_before
 from angarium.operations.dead_letters.shown import shown_letter
 from streams.dead_letters.letters import REASONS, LetterFilter

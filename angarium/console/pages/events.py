@@ -11,7 +11,7 @@ from angarium.api.queries.journeys import JourneyCursor, journey_of_event
 from angarium.console.admission import AskedTenant, needs, tenant_seen
 from angarium.console.console_state import InjectedConsole, InjectedSession
 from angarium.console.paths import ConsoleRequest
-from angarium.console.showing.answers import page, redirect
+from angarium.console.rendering.responses import page, redirect
 from angarium.operations.dead_letters.find_for_event import letters_of
 
 PAGE_DELIVERIES = 25

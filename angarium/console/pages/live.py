@@ -13,8 +13,8 @@ from angarium.api.problems import ProblemRaised
 from angarium.console.admission import needs
 from angarium.console.console_state import SESSION_STREAMS_MAX, ConsoleState, InjectedConsole, InjectedSession
 from angarium.console.paths import ConsoleRequest
+from angarium.console.rendering.responses import SECURITY_HEADERS
 from angarium.console.sessions import ConsoleSession
-from angarium.console.showing.answers import SECURITY_HEADERS
 from angarium.operations.live.tail import TailFilter
 
 EVENT_STREAM = "text/event-stream"

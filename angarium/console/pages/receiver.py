@@ -15,8 +15,8 @@ from angarium.console.admission import needs
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
 from angarium.console.pages.action_previews import offered
 from angarium.console.paths import ConsoleRequest
-from angarium.console.showing.answers import page
-from angarium.console.showing.minute_chart import MinuteChart, minute_chart
+from angarium.console.rendering.minute_chart import MinuteChart, minute_chart
+from angarium.console.rendering.responses import page
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.operations.configurations.get import get_configuration
 from angarium.operations.control_requests.ask import UNKNOWN_CODE

@@ -24,7 +24,7 @@ from angarium.console.pages.action_previews import (
     previewed,
 )
 from angarium.console.paths import ConsoleRequest
-from angarium.console.showing.answers import page, redirect
+from angarium.console.rendering.responses import page, redirect
 from angarium.operations.control_requests.inspection import inspect_receiver
 from angarium.operations.control_requests.operator_actions import (
     forget,

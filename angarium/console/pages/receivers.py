@@ -10,10 +10,10 @@ from msgspec import Struct
 from actors.ids import tenant_of
 from angarium.api.problems import result_of
 from angarium.console.admission import AskedTenant, needs, tenant_seen
+from angarium.console.cached_values import refresh_interval
 from angarium.console.console_state import InjectedConsole, InjectedSession
 from angarium.console.paths import ConsoleRequest
-from angarium.console.recent_values import refresh_interval
-from angarium.console.showing.answers import page
+from angarium.console.rendering.responses import page
 from angarium.operations.receiver_list.listing import overview
 from streams.buckets.api_tokens import ALL_TENANTS
 

@@ -14,7 +14,7 @@ from angarium.console.console_state import ConsoleState, InjectedConsole, Inject
 from angarium.console.pages.action_previews import CHANGED, with_some_more
 from angarium.console.pages.dead_letters import selection
 from angarium.console.paths import ConsoleRequest
-from angarium.console.showing.answers import page, redirect
+from angarium.console.rendering.responses import page, redirect
 from angarium.operations.dead_letters.find import owned_letters
 from angarium.operations.dead_letters.listing import oldest_after
 from angarium.operations.dead_letters.redrive import redrive

@@ -18,8 +18,8 @@ from angarium.console.admission import (
 )
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
 from angarium.console.paths import CONSOLE_PATH, SIGN_IN_PATH, ConsoleRequest
+from angarium.console.rendering.responses import cookie, page, redirect
 from angarium.console.sessions import LIFE_MAX_S
-from angarium.console.showing.answers import cookie, page, redirect
 from angarium.operations.tokens.secret import parse_token, proves
 from streams.buckets.api_tokens import Token
 

@@ -1,4 +1,4 @@
-"""Answers of the console: pages from templates, with headers that let a browser load nothing else.
+"""Responses of the console: pages from templates, with headers that let a browser load nothing else.
 
 A template gets its values, and what every page has: who has signed in, and where it is. No page is stored by
 a cache, shown in a frame, or loads anything from another host; scripts and styles come from our files only.
@@ -17,8 +17,8 @@ from markupsafe import Markup
 from actors.times_as_text import instant_text
 from angarium import __version__, quantities
 from angarium.console.paths import CONSOLE_PATH, REFRESH_HEADER, ConsoleRequest
+from angarium.console.rendering import escaped_text, labels
 from angarium.console.sessions import ConsoleSession
-from angarium.console.showing import harmless, wording
 
 SECURITY_HEADERS = {
     "content-security-policy": (
@@ -98,16 +98,16 @@ def _environment() -> Environment:
     made.globals |= {
         "version": __version__,
         "file_path": lambda name: f"{CONSOLE_PATH}/files/{file(name)[1]}/{name}",
-        "phase_words": wording.phase_words,
-        "phase_tone": wording.phase_tone,
-        "limit_words": wording.limit_words,
-        "until_empty": wording.until_empty,
+        "phase_words": labels.phase_words,
+        "phase_tone": labels.phase_tone,
+        "limit_words": labels.limit_words,
+        "until_empty": labels.until_empty,
         "instant": instant_text,
-        "visible_lines": lambda text: Markup.escape(harmless.visible(text, keeping="\n\t")),
+        "visible_lines": lambda text: Markup.escape(escaped_text.visible(text, keeping="\n\t")),
     }
     made.filters |= {
-        "span": wording.span,
-        "number": wording.number,
+        "span": labels.span,
+        "number": labels.number,
         "size": quantities.bytes_text,
         "took": quantities.milliseconds_text,
     }
@@ -119,5 +119,5 @@ def _finalized(value: Any) -> Any:
     if value is None:
         return "–"
     if isinstance(value, str) and not isinstance(value, Markup):
-        return harmless.one_value(value)
+        return escaped_text.one_value(value)
     return value
