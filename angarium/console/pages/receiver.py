@@ -13,7 +13,7 @@ from angarium.api.queries.ask_ledger import ask_ledger
 from angarium.api.queries.cursors import TimeCursor, cursor_of, start_of
 from angarium.console.admission import needs
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
-from angarium.console.pages.action_previews import offered
+from angarium.console.pages.action_previews import available_actions
 from angarium.console.paths import ConsoleRequest
 from angarium.console.rendering.minute_chart import MinuteChart, minute_chart
 from angarium.console.rendering.responses import page
@@ -61,7 +61,8 @@ async def show_receiver(
     return page(
         request, "receiver.html", session, tenant=tenant, name=name, receiver=receiver, live_state=live,
         live_problem=problem, health=health, configured=configured, text=_as_text(configured.members),
-        records=records, failed=failed, cursor=cursor, following=following, actions=offered(session, live),
+        records=records, failed=failed, cursor=cursor, following=following,
+        actions=available_actions(session, live),
         live=f"/console/live/{tenant}?receiver={name}", refresh_s=PAGE_REFRESH_S,
     )  # fmt: skip
 

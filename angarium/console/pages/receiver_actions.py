@@ -15,13 +15,13 @@ from angarium.api.problems import hidden, result_of
 from angarium.console.admission import FORM, Form, field, needs
 from angarium.console.console_state import InjectedConsole, InjectedSession
 from angarium.console.pages.action_previews import (
+    ACTION_BUTTONS,
     CHANGED,
-    OFFERS,
     Action,
-    Offer,
+    ActionButton,
     discarded_max,
-    is_still_meant,
-    previewed,
+    is_unchanged,
+    preview_of,
 )
 from angarium.console.paths import ConsoleRequest
 from angarium.console.rendering.responses import page, redirect
@@ -47,11 +47,11 @@ async def preview_action(
     action: FromPath[str],
 ) -> Response[bytes]:
     """Say what an action will do."""
-    offer = _offer(action)
+    button = _button(action)
     with console.api.control_limits.admit(tenant):
         live = result_of(await inspect_receiver(console.access, f"{tenant}.{name}"))
     return page(
-        request, "action.html", session, tenant=tenant, name=name, preview=previewed(offer, live), again=""
+        request, "action.html", session, tenant=tenant, name=name, preview=preview_of(button, live), again=""
     )
 
 
@@ -66,14 +66,16 @@ async def do_action(
     action: FromPath[str],
 ) -> Response[bytes]:
     """Do what was previewed."""
-    offer, receiver = _offer(action), f"{tenant}.{name}"
+    button, receiver = _button(action), f"{tenant}.{name}"
     form: Form = request.scope["state"][FORM]
-    seen = field(form, "seen")
+    confirmed_facts = field(form, "confirmed_facts")
     with console.api.control_limits.admit(tenant):
-        now = previewed(offer, result_of(await inspect_receiver(console.access, receiver)))
+        now = preview_of(button, result_of(await inspect_receiver(console.access, receiver)))
         done = None
-        if now.is_possible and is_still_meant(now, seen):
-            done = await _done(access, receiver, offer.action, discarded_max(seen, now.seen))
+        if now.is_possible and is_unchanged(now, confirmed_facts):
+            done = await _perform(
+                access, receiver, button.action, discarded_max(confirmed_facts, now.confirmed_facts)
+            )
     if done is None:
         return page(
             request, "action.html", session, status=409, tenant=tenant, name=name, preview=now, again=CHANGED
@@ -82,8 +84,8 @@ async def do_action(
     return redirect(f"/console/receivers/{tenant}/{name}")
 
 
-async def _done(access: Access, receiver: str, action: Action, discarded: int) -> str | None:
-    """The action, done, with so many discarded events at most: a sentence, or None if there are more.
+async def _perform(access: Access, receiver: str, action: Action, discarded: int) -> str | None:
+    """Perform the action, with so many discarded events at most: a sentence, or None if there are more.
 
     Raises `ProblemRaised`.
     """
@@ -115,7 +117,7 @@ async def _done(access: Access, receiver: str, action: Action, discarded: int) -
             assert_never(action)
 
 
-def _offer(action: str) -> Offer:
-    if action not in OFFERS:
+def _button(action: str) -> ActionButton:
+    if action not in ACTION_BUTTONS:
         raise hidden()
-    return OFFERS[action]
+    return ACTION_BUTTONS[action]

@@ -30,7 +30,7 @@ CHOSEN_MAX = 200
 REDRIVE_PATIENCE_S = 20.0
 """Time in which a redrive waits for those of others."""
 JOB_REFRESH_S = 1
-_SEEN = re.compile(r"([0-9]{1,15})(\+?)\Z")
+_COUNT = re.compile(r"([0-9]{1,15})(\+?)\Z")
 
 
 class Chosen(Struct, frozen=True):
@@ -43,15 +43,15 @@ class Chosen(Struct, frozen=True):
     more: bool = False
 
     @property
-    def seen(self) -> str:
+    def confirmed_facts(self) -> str:
         """The number, as the form of its preview sends it back."""
         return f"{self.count}{'+' if self.more else ''}"
 
-    def is_what_was(self, seen: str) -> bool:
+    def is_unchanged(self, confirmed_facts: str) -> bool:
         """True if a preview with that number is close enough to what is there now."""
         if self.numbers:
-            return seen == self.seen
-        if not (found := _SEEN.match(seen)):
+            return confirmed_facts == self.confirmed_facts
+        if not (found := _COUNT.match(confirmed_facts)):
             return False
         return bool(found[2]) or (not self.more and self.count <= with_some_more(int(found[1])))
 
@@ -82,7 +82,7 @@ async def do_redrive(
     """Send the letters again."""
     form: Form = request.scope["state"][FORM]
     chosen = await _chosen(console, tenant, form)
-    if not chosen.is_what_was(field(form, "seen")):
+    if not chosen.is_unchanged(field(form, "confirmed_facts")):
         return page(request, "redrive.html", session, status=409, tenant=tenant, chosen=chosen, again=CHANGED)
     if not chosen.numbers:
         wanted = selection(tenant, chosen.receiver, chosen.reason)
