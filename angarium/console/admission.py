@@ -56,7 +56,7 @@ async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
     """Admit a request to a page behind the sign-in. Raises `SignInNeeded` and `ProblemRaised`."""
     assert isinstance(connection, Request)
     if connection.method == "OPTIONS":  # Litestar's own handler, which states no scope.
-        raise method_not_allowed({"GET", "POST"})
+        raise method_not_allowed(("GET", "POST"))
     console: ConsoleState = connection.scope["state"][CONSOLE]
     if not console.api.is_ready:
         raise unavailable("NATS cannot be reached; load the page again in a moment")

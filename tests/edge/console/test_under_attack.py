@@ -71,12 +71,6 @@ async def test_an_outage_of_nats_ends_no_session(api: Api, monkeypatch: pytest.M
         await browser.get("/console/")
 
 
-async def test_a_method_that_no_page_has_is_no_defect(api: Api) -> None:
-    async with signed_in(api) as browser:
-        answers = [await browser.client.request(each, "/console/receivers") for each in ("OPTIONS", "PUT")]
-    assert [each.status_code for each in answers] == [405, 405]
-
-
 async def test_an_answer_does_not_wait_for_the_client_to_confirm_a_part_of_it(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
