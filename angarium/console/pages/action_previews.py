@@ -10,7 +10,6 @@ from angarium.operations.control_requests.inspection import StateDocument
 from angarium.quantities import count_text
 
 Action = Literal["pause", "resume", "ping", "verify", "skip", "forget"]
-CHANGED = "Nothing was done: it is no longer what you saw. Look again."
 MORE_MAX, MORE_FACTOR = 10, 1.1
 """Events beyond those shown that may be discarded, too: a few arrive while a person reads."""
 _NUMBERS = re.compile(r"([0-9]{1,15}) ([0-9]{1,15})\Z")
@@ -75,7 +74,7 @@ def preview_of(button: ActionButton, live: StateDocument) -> ActionPreview:
     waits = live["backlog"]
     match button.action:
         case "pause":
-            return ActionPreview(button, [f"{_wait(waits)} now. Those that come will wait, too."], "Pause it")
+            return ActionPreview(button, [f"{_wait(waits)} now. New events will wait, too."], "Pause it")
         case "resume":
             bucket = live.get("bucket")
             rate = f", at most {bucket['effective_limit']:g} per {bucket['per']}" if bucket else ""
@@ -93,7 +92,7 @@ def preview_of(button: ActionButton, live: StateDocument) -> ActionPreview:
         case "forget":
             sentences = [
                 f"{count_text(waits, 'event')} will be discarded, never to be sent to this receiver.",
-                "Numbers go on after the gap, and failures are cleared. This cannot be undone.",
+                "Numbering continues after the gap, and failures are cleared. This cannot be undone.",
             ]
             confirm = f"Discard {count_text(waits, 'event')}"
             confirmed_facts = f"{waits} {_oldest_number(live)}"

@@ -16,7 +16,6 @@ from angarium.console.admission import FORM, Form, field, needs
 from angarium.console.console_state import InjectedConsole, InjectedSession
 from angarium.console.pages.action_previews import (
     ACTION_BUTTONS,
-    CHANGED,
     Action,
     ActionButton,
     discarded_max,
@@ -35,6 +34,8 @@ from angarium.operations.control_requests.operator_actions import (
     verify,
 )
 from angarium.quantities import count_text
+
+CHANGED = "Nothing was done: the receiver has changed. Review the new preview."
 
 
 @get("/receivers/{tenant:str}/{name:str}/{action:str}", opt=needs("manage"))

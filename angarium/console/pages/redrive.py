@@ -11,7 +11,7 @@ from angarium.api.api_state import InjectedAccess
 from angarium.api.problems import Fault, hidden, invalid, result_of
 from angarium.console.admission import FORM, Form, field, needs, sees
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
-from angarium.console.pages.action_previews import CHANGED, with_some_more
+from angarium.console.pages.action_previews import with_some_more
 from angarium.console.pages.dead_letters import selection
 from angarium.console.paths import ConsoleRequest
 from angarium.console.rendering.responses import page, redirect
@@ -24,6 +24,7 @@ from angarium.operations.jobs.plans import kind_and_owner
 from angarium.operations.jobs.show import show
 from angarium.quantities import count_text
 
+CHANGED = "Nothing was done: the selection has changed. Review the new preview."
 COUNTED_MAX = 1000
 """Letters of a selection that a preview counts."""
 CHOSEN_MAX = 200

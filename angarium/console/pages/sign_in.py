@@ -28,8 +28,8 @@ TRIES_PER_S = 5.0
 FORM_LASTS_S = 3600.0
 NEXT_MAX = 512
 
-WRONG = "This is no valid token. It may be misspelled, revoked or expired."
-NOTHING_TO_SEE = "This token may publish, but not look: the console needs the scope read or operate."
+WRONG = "Invalid token. It may be misspelled, revoked or expired."
+NOTHING_TO_SEE = "This token can only publish: the console needs the scope read or operate."
 
 
 @get("/sign-in")

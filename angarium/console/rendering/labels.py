@@ -49,9 +49,9 @@ def limit_words(limit: Bottleneck | None) -> str:
 
 
 def until_empty(waiting: int | None, empty_in_s: float | None) -> str:
-    """The time until nothing waits, in words."""
+    """The time until the backlog is empty, in words."""
     if waiting == 0:
-        return "nothing waits"
+        return "it is empty"
     if empty_in_s is None:
         return "not known" if waiting is None else NO_END
     return span(empty_in_s)

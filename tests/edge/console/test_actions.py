@@ -69,7 +69,7 @@ async def test_forgetting_names_the_number_of_events_and_discards_no_more(
     await post_orders(owned, "billing", 3, 12)
     await backlog(browser, 15)
     answer = await browser.post(f"{BILLING}/forget", {"confirmed_facts": "3 1"}, 409)
-    assert "Nothing was done: it is no longer what you saw." in answer.text
+    assert "Nothing was done: the receiver has changed." in answer.text
     assert "Discard 15 events" in answer.text
     await backlog(browser, 15)
     for wrong in ("", "-1", "1e9", "9" * 5000, "15"):

@@ -28,7 +28,7 @@ def test_a_span_has_two_units_at_most(seconds: float | None, words: str) -> None
 
 @pytest.mark.parametrize(
     ("waiting", "empty_in_s", "words"),
-    [(0, 0.0, "nothing waits"), (0, None, "nothing waits"), (None, None, "not known"),
+    [(0, 0.0, "it is empty"), (0, None, "it is empty"), (None, None, "not known"),
      (5, None, labels.NO_END), (5, 90.0, "2 min")],
 )  # fmt: skip
 def test_the_end_of_a_backlog_is_in_words(waiting: int | None, empty_in_s: float | None, words: str) -> None:
