@@ -123,7 +123,7 @@ def discarded_max(confirmed_facts: str, now: str) -> int:
 
 
 def with_some_more(count: int) -> int:
-    """The number with the events that may have come while a person was reading; 0 stays 0."""
+    """Adds to a count of events those that may have come while a person was reading; none if none is left."""
     return max(count + MORE_MAX, int(count * MORE_FACTOR)) if count > 0 else 0
 
 
