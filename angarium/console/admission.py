@@ -20,15 +20,13 @@ from angarium.api.problems import ProblemRaised, hidden, method_not_allowed, una
 from angarium.api.requests.bodies import read_body
 from angarium.api.requests.headers import header, headers_by_name
 from angarium.console.console_state import CONSOLE, ConsoleState
+from angarium.console.paths import REFRESH_HEADER, SIGN_IN_PATH, ConsoleRequest
 from angarium.console.sessions import ConsoleSession
 from streams.buckets.api_tokens import ALL_TENANTS, Scope
 
 SESSION_COOKIE = "angarium_console"
 FORM_COOKIE = "angarium_console_form"
 """The cookie that the form to sign in has to match, since there is no session yet."""
-SIGN_IN = "/console/sign-in"
-REFRESH_HEADER = "x-console-refresh"
-"""The header of a request with which a page refreshes itself."""
 FORM_TYPE = "application/x-www-form-urlencoded"
 FORM_FIELDS_MAX = 512
 FORM_BYTES_MAX = 64 << 10
@@ -36,8 +34,6 @@ CSRF_FIELD = "csrf"
 SESSION, FORM = "angarium_session", "angarium_form"
 """Members of a request's state."""
 _SCOPES = "angarium_scopes"
-
-Asked = Request[Any, Any, Any]
 AskedTenant = Annotated[str, QueryParameter(name="tenant", max_length=64)]
 """The tenant that a page of several tenants is asked about; empty for all."""
 Form = dict[str, list[str]]
@@ -77,7 +73,7 @@ async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
     connection.scope["state"][SESSION] = session
 
 
-def session_of(request: Asked, console: ConsoleState) -> ConsoleSession | None:
+def session_of(request: ConsoleRequest, console: ConsoleState) -> ConsoleSession | None:
     """The session of the browser that asks."""
     text = request.cookies.get(SESSION_COOKIE, "")
     return console.sessions.find(text, is_use=REFRESH_HEADER not in request.headers) if text else None
@@ -97,7 +93,7 @@ def tenant_seen(session: ConsoleSession, asked: str) -> str | None:
     return asked or None
 
 
-async def read_form(request: Asked, console: ConsoleState, sender: str) -> Form:
+async def read_form(request: ConsoleRequest, console: ConsoleState, sender: str) -> Form:
     """The fields of a form. `sender`: whose forms share a part of the memory. Raises `ProblemRaised`."""
     headers = headers_by_name(request.scope["headers"])
     if header(headers, b"content-type").partition(";")[0].strip().lower() != FORM_TYPE:
@@ -116,7 +112,7 @@ async def read_form(request: Asked, console: ConsoleState, sender: str) -> Form:
     return form
 
 
-def check_form(request: Asked, form: Form, expected: str) -> None:
+def check_form(request: ConsoleRequest, form: Form, expected: str) -> None:
     """Raise `ProblemRaised` unless a page of ours, for this browser, had the form."""
     given = form.get(CSRF_FIELD, [""])[0]
     site = request.headers.get("sec-fetch-site", "same-origin")
@@ -135,22 +131,24 @@ def _same(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
-def is_from_elsewhere(request: Asked) -> bool:
+def is_from_elsewhere(request: ConsoleRequest) -> bool:
     """True if a page of another site leads here: browsers then send no cookie with `SameSite=Strict`."""
     return _is_shown(request) and request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
 
 
-def own_address(request: Asked) -> str:
+def own_address(request: ConsoleRequest) -> str:
     """The path of the request as it was sent, with its query."""
     path, query = request.scope["raw_path"], request.scope["query_string"]
     return (path + (b"?" + query if query else b"")).decode("latin-1")
 
 
-def _is_shown(request: Asked) -> bool:
+def _is_shown(request: ConsoleRequest) -> bool:
     """True for a page that a browser will show, not load into another one."""
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
-def _back(request: Asked) -> str:
+def _back(request: ConsoleRequest) -> str:
     """The sign-in with the way back to a page that only shows something."""
-    return f"{SIGN_IN}?next={quote(own_address(request), safe='')}" if _is_shown(request) else SIGN_IN
+    return (
+        f"{SIGN_IN_PATH}?next={quote(own_address(request), safe='')}" if _is_shown(request) else SIGN_IN_PATH
+    )

@@ -1,9 +1,9 @@
 """The application of the console: its pages behind their guard, and every error as a page."""
 
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
-from litestar import Litestar, Request, Response, Router
+from litestar import Litestar, Response, Router
 from litestar.di import Provide
 from litestar.enums import HttpMethod, ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
@@ -34,10 +34,9 @@ from angarium.console.pages import (
     redrive,
     sign_in,
 )
+from angarium.console.paths import CONSOLE_PATH, ConsoleRequest
+from angarium.console.rendering.responses import page, redirect
 from angarium.console.sessions import ConsoleSession
-from angarium.console.showing.answers import page, redirect
-
-PATH = "/console"
 
 BEHIND_SIGN_IN = (
     overview.show_overview,
@@ -76,14 +75,17 @@ class Console:
 
 def is_ours(path: str) -> bool:
     """True for the paths of the console."""
-    return path == PATH or path.startswith(f"{PATH}/")
+    return path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")
 
 
 @cache
 def routes() -> Litestar:
     """The pages; as with the API, each request brings the state that it is for."""
     return Litestar(
-        [Router(PATH, route_handlers=BEHIND_SIGN_IN, guards=[guard]), Router(PATH, route_handlers=OPEN)],
+        [
+            Router(CONSOLE_PATH, route_handlers=BEHIND_SIGN_IN, guards=[guard]),
+            Router(CONSOLE_PATH, route_handlers=OPEN),
+        ],
         dependencies={
             "console": Provide(_console_of, sync_to_thread=False),
             "session": Provide(_session_of, sync_to_thread=False),
@@ -112,7 +114,7 @@ def _access_of(scope: Scope) -> Access:
     return replace(_console_of(scope).access, by=f"token {_session_of(scope).token_id}")
 
 
-def _to_sign_in(request: Request[Any, Any, Any], error: SignInNeeded) -> Response[bytes]:
+def _to_sign_in(request: ConsoleRequest, error: SignInNeeded) -> Response[bytes]:
     """The way to the sign-in.
 
     A link from elsewhere, such as an alert, comes without the cookie: the page is asked for once more, from
@@ -123,7 +125,7 @@ def _to_sign_in(request: Request[Any, Any, Any], error: SignInNeeded) -> Respons
     return redirect(error.back)
 
 
-def _error_page(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+def _error_page(request: ConsoleRequest, error: Exception) -> Response[bytes]:
     raised = problem_for(error, request.method, request.url.path)
     console: ConsoleState = request.scope["state"][CONSOLE]
     session = session_of(request, console) if console.api.is_ready else None

@@ -125,7 +125,7 @@ async def test_a_wrong_token_gets_no_session(api: Api, wrong: str) -> None:
     async with visitor(api) as browser:
         await browser.get("/console/sign-in")
         answer = await browser.post("/console/sign-in", {"token": wrong}, 401)
-        assert "This is no valid token" in answer.text
+        assert "Invalid token" in answer.text
         assert not await is_in(browser)
 
 
