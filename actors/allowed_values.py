@@ -19,7 +19,7 @@ NAMED_MAX = 8
 _TIME = "a time with its zone, such as 2026-01-31T12:00:00Z"
 
 
-def problem(error: msgspec.ValidationError, kind: Any) -> tuple[str, str]:
+def conversion_problem(error: msgspec.ValidationError, kind: Any) -> tuple[str, str]:
     """The path below the value that did not convert to that type, and a sentence with what is allowed there.
 
     The path is empty, or begins with a dot or a bracket: `.limit`, `[0].until`.

@@ -17,7 +17,7 @@ KEYS_KEPT_MAX = 4096
 """Keys that are kept for events in flight, some 200 bytes each."""
 
 UNKNOWN_RECEIVERS = "_unknown"
-"""Name of the record of all unknown receivers, one for each shard; it stands in the place of a receiver."""
+"""Name of the record of all unknown receivers, one for each shard, where a receiver's name would be."""
 
 OUR_TYPES = "angarium."
 """The beginning of all event types that are Angarium's own."""

@@ -93,6 +93,37 @@ class OwnOutage(Protocol):
         ...
 
 
+class DownHosts(Protocol):
+    """The hosts that cannot be connected to; `count`: how many there are."""
+
+    count: int
+
+    def may_try(self, receiver: str, policy: Policy) -> bool:
+        """True if an attempt may start now: its host is up, or it is the turn of this receiver, which ends.
+
+        If not, its actor is woken for its turn, or once the host is up.
+        """
+        ...
+
+    def is_down(self, policy: Policy) -> bool:
+        """True if the host of a receiver with this configuration is down."""
+        ...
+
+
+class NoDownHosts:
+    """Hosts that can always be connected to."""
+
+    count: int = 0
+
+    def may_try(self, receiver: str, policy: Policy) -> bool:
+        """True: nothing holds an attempt back."""
+        return True
+
+    def is_down(self, policy: Policy) -> bool:
+        """False: no host is down."""
+        return False
+
+
 class NoOutage:
     """A node that can always connect to some host."""
 
@@ -208,7 +239,7 @@ class Policies(Protocol):
     """The configurations of receivers, as this node knows them."""
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """False while the existing ones are read: what is known of a receiver may long have been replaced."""
         ...
 
@@ -273,7 +304,7 @@ class Recorder(Protocol):
     """Index of the last fact that the journal certainly holds."""
 
     @property
-    def stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         """An append has been unconfirmed for more than a second: start nothing."""
         ...
 

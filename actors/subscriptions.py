@@ -33,7 +33,7 @@ class _Node:
         self.rest: dict[str, None] = {}
 
     @property
-    def bare(self) -> bool:
+    def is_bare(self) -> bool:
         return not (self.next or self.here or self.rest)
 
 
@@ -147,7 +147,7 @@ def _drop(node: _Node, tokens: list[str], receiver: str) -> None:
     else:
         branch = node.next[tokens[0]]
         _drop(branch, tokens[1:], receiver)
-        if branch.bare:
+        if branch.is_bare:
             del node.next[tokens[0]]
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
-from actors.allowed_values import problem
+from actors.allowed_values import conversion_problem
 from actors.configuration.policy import DEFAULT_PROXY, Policy
 from actors.configuration.problems import is_profile_name
 from actors.ids import tenant_of
@@ -114,7 +114,7 @@ def _read_profiles(table: str, value: Any, kind: type[T]) -> tuple[dict[str, T],
         try:
             found[name] = msgspec.convert(members, kind)
         except msgspec.ValidationError as error:
-            member, why = problem(error, kind)
+            member, why = conversion_problem(error, kind)
             problems.append((f"{table}.{name}{member}", why))
     return found, problems
 

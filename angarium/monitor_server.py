@@ -28,7 +28,7 @@ class MonitorFailed(AngariumError):
 @asynccontextmanager
 async def listening(address: str, answer: Answer) -> AsyncIterator[None]:
     """Answer requests at the address. Raises MonitorFailed."""
-    host, port = quantities.address(address)
+    host, port = quantities.parse_address(address)
     try:
         server = await serve(host, port, answer, CONNECTIONS_MAX)
     except OSError as error:

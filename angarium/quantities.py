@@ -25,7 +25,7 @@ class BadQuantity(BadInput):
     """A rate, a size, a time or an address that cannot be read; the text says how to write it."""
 
 
-def rate(text: str, burst: int | None = None) -> Rate:
+def parse_rate(text: str, burst: int | None = None) -> Rate:
     """`<limit>/<period>`, such as `10/second`, `10/s` or `0.5/minute`, and the burst that goes with it."""
     members = rate_members(text)
     if members is None:
@@ -38,7 +38,7 @@ def rate(text: str, burst: int | None = None) -> Rate:
         raise BadQuantity(f"{text!r}{with_burst} is not a possible rate; give {bounds}") from None
 
 
-def size(text: str) -> int:
+def parse_size(text: str) -> int:
     """Bytes: `262144`, `256KiB` (of 1,024), `100MB` (of 1,000)."""
     match = _SIZE.match(text)
     if match is None or (match[3] and not match[2]):
@@ -48,8 +48,8 @@ def size(text: str) -> int:
 
 
 def count_text(count: int, noun: str) -> str:
-    """A number of things for people: `1 letter`, `2 letters`."""
-    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
+    """A number of things for people: `1 letter`, `2,000 letters`."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def bytes_text(count: int) -> str:
@@ -80,7 +80,7 @@ def seconds_text(seconds: float) -> str:
     )
 
 
-def address(text: str) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     """Host and port to listen on: `127.0.0.1:9464`, `[::]:9464`; port 0 is any free one."""
     match = _ADDRESS.match(text)
     if match is None or int(match[3]) > PORT_MAX:
@@ -88,7 +88,7 @@ def address(text: str) -> tuple[str, int]:
     return match[1] or match[2], int(match[3])
 
 
-def is_server(text: str) -> bool:
+def is_server_address(text: str) -> bool:
     """True for the address of a NATS server: `nats://user:password@host:4222`, `tls://host`, `host`."""
     try:
         parts = urlsplit(text if "://" in text else f"nats://{text}")
@@ -97,7 +97,7 @@ def is_server(text: str) -> bool:
         return False
 
 
-def age(text: str) -> float:
+def parse_age(text: str) -> float:
     """Seconds of an age as people write it: `12h`, `30d`, `8w`."""
     if match := _AGE.match(text):
         return float(int(match[1]) * _UNITS_S[match[2]])
@@ -110,7 +110,7 @@ def parse_time(text: str, now: float) -> float:
     A time before the epoch is taken as the epoch, since no data is older.
     """
     if _AGE.match(text):
-        return max(0.0, now - age(text))
+        return max(0.0, now - parse_age(text))
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

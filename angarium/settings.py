@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct, field, inspect
 
-from actors.allowed_values import allowed, closest, problem
+from actors.allowed_values import allowed, closest, conversion_problem
 from actors.configuration.policy import Rate
 from actors.errors import BadInput, InvalidName
 from actors.ids import check_tenant
@@ -216,7 +216,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def rate(self) -> Rate | None:
         """The rate of a receiver without one of its own; None: no limit."""
-        return None if self.default_rate is None else quantities.rate(self.default_rate, self.default_burst)
+        return (
+            None
+            if self.default_rate is None
+            else quantities.parse_rate(self.default_rate, self.default_burst)
+        )
 
 
 class Given(Struct, frozen=True):
@@ -350,11 +354,11 @@ def is_list(kind: Any) -> bool:
 
 def _convert(name: str, kind: Any, value: Any) -> Any:
     if name in _SIZES and isinstance(value, str):
-        value = quantities.size(value)
+        value = quantities.parse_size(value)
     if name == "default_rate":
-        quantities.rate(value if isinstance(value, str) else repr(value))
+        quantities.parse_rate(value if isinstance(value, str) else repr(value))
     if name in _ADDRESSES and isinstance(value, str):
-        quantities.address(value)
+        quantities.parse_address(value)
     if is_list(kind) and isinstance(value, tuple):
         value = [part.strip(" ") for given in value for part in given.split(",")]
     if is_list(kind) and isinstance(value, str):
@@ -367,7 +371,7 @@ def _alerts(value: Any) -> tuple[InstallationAlerts, list[tuple[str, str]]]:
     try:
         return msgspec.convert(value, InstallationAlerts), []
     except msgspec.ValidationError as error:
-        path, why = problem(error, InstallationAlerts)
+        path, why = conversion_problem(error, InstallationAlerts)
         return InstallationAlerts(), [(f"alerts{path}", why)]
 
 
@@ -386,7 +390,7 @@ def _tenants(value: Any) -> tuple[dict[str, TenantSettings], list[tuple[str, str
         except quantities.BadQuantity as error:
             problems.append((f"tenants.{tenant}", str(error)))
         except msgspec.ValidationError as error:
-            path, why = problem(error, TenantSettings)
+            path, why = conversion_problem(error, TenantSettings)
             problems.append((f"tenants.{tenant}{path}", why))
     return found, problems
 
@@ -395,10 +399,10 @@ def _tenant(members: dict[str, Any]) -> TenantSettings:
     """Raises `BadQuantity` and `msgspec.ValidationError`."""
     read = dict(members)
     if isinstance(rate := members.get("rate"), str):
-        read["rate"] = msgspec.to_builtins(quantities.rate(rate))
+        read["rate"] = msgspec.to_builtins(quantities.parse_rate(rate))
     for name in _SIZES_OF_TENANT:
         if isinstance(size := members.get(name), str):
-            read[name] = quantities.size(size)
+            read[name] = quantities.parse_size(size)
     return msgspec.convert(read, TenantSettings)
 
 
@@ -417,7 +421,7 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
     ]
     if not settings.nats:
         found.append(("nats", "is empty; give a server such as nats://127.0.0.1:4222"))
-    elif not all(map(quantities.is_server, settings.nats)):
+    elif not all(map(quantities.is_server_address, settings.nats)):
         # Not shown: it may hold a password.
         found.append(
             ("nats", "this is not a list of server addresses; write nats://host:4222, separated by commas")

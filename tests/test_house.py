@@ -56,6 +56,7 @@ from tests.house.sizes_and_names import (
     names_say_something,
     numbers_say_what_they_bound,
     private_names_stay_private,
+    truths_are_named_as_questions,
     words_have_one_meaning,
 )
 
@@ -87,6 +88,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     numbers_say_what_they_bound,
     words_have_one_meaning,
     classes_have_names_of_their_own,
+    truths_are_named_as_questions,
     private_names_stay_private,
     nothing_is_swallowed,
     nothing_is_left_for_later,
@@ -254,6 +256,7 @@ BREACHES = [
     (words_have_one_meaning, "streams.reading.reader", "def read(self):\n    self.cursors += 1"),
     (words_have_one_meaning, "actors.memory.unacked", "def release(position, mark): ..."),
     (classes_have_names_of_their_own, "angarium.node.node", "class Journal: ..."),
+    (truths_are_named_as_questions, "angarium.node.node", "@property\ndef ready(self) -> bool: ..."),
     (nothing_is_swallowed, "streams.reading.pull", "try:\n    f()\nexcept Exception:\n    pass"),
     (
         nothing_is_swallowed,
@@ -411,6 +414,11 @@ ALLOWED = [
         numbers_say_what_they_bound,
         "streams.producer",
         "READ_TIMEOUT_S = 5.0\nVERSION = 1\n_TICK_S = 1e-6",
+    ),
+    (
+        truths_are_named_as_questions,
+        "angarium.node.node",
+        "@property\ndef is_ready(self) -> bool: ...\ndef hand_over(self) -> bool: ...",
     ),
     (classes_have_names_of_their_own, "streams.reading.backlog", "class Backlog: ...\nclass _Owner: ..."),
     (subjects_are_cut_where_they_are_made, "streams.producer", "log(message.subject[:160])"),

@@ -27,7 +27,7 @@ from actors.configuration.policy import (
     Retry,
     several,
 )
-from actors.configuration.problems import SECRETS_MAX, further_problems, left_out, too_many
+from actors.configuration.problems import SECRETS_MAX, further_problems, members_over_limits, unsent_headers
 from actors.errors import InvalidPolicy
 
 DOCUMENT_LEVELS_MAX = 16
@@ -59,7 +59,7 @@ _OBJECTS = (
 
 
 def rate_members(text: str) -> dict[str, Any] | None:
-    """Limit and period of a rate that is written as `10/second`, `10/s` or the like; None for other texts."""
+    """Limit and period of a rate in the form `10/second` or `10/s`; None for other texts."""
     match = _RATE.match(text)
     if match is None or match[2] not in PERIODS:
         return None
@@ -90,8 +90,8 @@ def parse_members(members: dict[str, Any], *, strict: bool) -> tuple[Policy, lis
     ignored += [path for path, _ in unknown[PROBLEMS_SHOWN_MAX:]]  # They are only counted.
     problems: list[str] = []
     policy = _convert(members, problems)
-    problems += too_many(policy)
-    ignored += [f"headers.{name}: {why}" for name, why in left_out(policy)]
+    problems += members_over_limits(policy)
+    ignored += [f"headers.{name}: {why}" for name, why in unsent_headers(policy)]
     problems = [*(ignored if strict else ()), *problems, *further_problems(policy)]
     if problems:
         raise InvalidPolicy(_shortened(problems))
@@ -156,7 +156,7 @@ def _convert(members: dict[str, Any], problems: list[str]) -> Policy:
             try:
                 good[each.name] = msgspec.convert(value, each.type)
             except msgspec.ValidationError as error:
-                path, sentence = allowed_values.problem(error, each.type)
+                path, sentence = allowed_values.conversion_problem(error, each.type)
                 problems.append(f"{each.encode_name}{_with_header(path, value)}: {sentence}")
         elif each.required:
             problems.append(f"{each.encode_name}: required, but missing")
@@ -195,7 +195,7 @@ def _rate(value: Any, path: str, problems: list[str]) -> Rate | None:
     try:
         return msgspec.convert(members, Rate)
     except msgspec.ValidationError as error:
-        where, sentence = allowed_values.problem(error, Rate)
+        where, sentence = allowed_values.conversion_problem(error, Rate)
         problems.append(f"{path}{where}: {sentence}")
         return None
 

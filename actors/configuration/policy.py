@@ -113,10 +113,8 @@ class Adaptive(Struct, frozen=True, kw_only=True, gc=False):
     rate_min: Annotated[float, Meta(ge=0.001, le=1e6)] = 0.1
     rate_max: Annotated[float, Meta(ge=0.001, le=1e6)] | None = None
 
-    @property
-    def measures(self) -> bool:
-        """True if the outcomes of all attempts are measured."""
-        return self.concurrency or self.smart
+
+USUALLY_ADAPTIVE = Adaptive()
 
 
 class AlertSettings(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -203,7 +201,7 @@ class Policy(Struct, frozen=True, kw_only=True, gc=False):
     tls: str | None = None
     filter: Annotated[str, Meta(min_length=1)] | None = None
     region: tuple[str, ...] = ()
-    adaptive: Adaptive = Adaptive()
+    adaptive: Adaptive = USUALLY_ADAPTIVE
     paused: bool = False
     alerts: AlertSettings = NO_ALERT_SETTINGS
 

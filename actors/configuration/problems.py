@@ -44,7 +44,7 @@ _TOKEN = r"(?:[A-Za-z0-9_-]+|\*)"
 _WILDCARD = re.compile(rf"(?:{_TOKEN}(?:\.{_TOKEN}){{0,15}}|{_TOKEN}(?:\.{_TOKEN}){{0,14}}\.>|>)\Z")
 
 
-def too_many(policy: Policy) -> Iterator[str]:
+def members_over_limits(policy: Policy) -> Iterator[str]:
     """Yield a problem for each member over its limit."""
     if (count := len(policy.secrets)) > SECRETS_MAX:
         yield f"secrets: {count} of them, at most {SECRETS_MAX}; leave out the oldest, which come last"
@@ -198,7 +198,7 @@ def _is_attribute(name: str, body_format: str) -> bool:
     return body_format == "cloudevents" and name.startswith("ce-")
 
 
-def left_out(policy: Policy) -> Iterator[tuple[str, str]]:
+def unsent_headers(policy: Policy) -> Iterator[tuple[str, str]]:
     """Yield the headers that would not be sent, and why."""
     seen: set[str] = set()
     for given in islice(policy.headers, HEADERS_MAX):

@@ -15,20 +15,20 @@ The rules that everything else relies on:
 
 1. Numbers. The next number goes to the next event, in the order of the receiver's subject, that is not a
    duplicate. Every numbered event reaches the journal with the first fact about it or about a later one. So
-   everybody who folds the journal assigns the same numbers, and no write precedes a POST.
+   every owner that folds the journal assigns the same numbers, and no write precedes a POST.
 2. Strict order. Only after a 2xx may the next event start before the fact about this one is confirmed. The
    facts in `NEEDS_NO_CONFIRMATION` hold nothing up; every other one must be confirmed before anything starts.
-   Relaxed order has the same numbers: an event is `EventsNumbered` in its turn, before any result of it or of
-   a later one.
-3. Everything that influences numbering (window, removal, opening) is state. It is changed by a fact that is
-   confirmed before anything is posted under it, from a position above all that an earlier owner may have
-   posted without a record.
+   Relaxed order has the same numbers: the fact `EventsNumbered` precedes every result of its events and of
+   later ones.
+3. Everything that influences numbering (window, removal, opening) is state. Only a fact changes it, and that
+   is confirmed before anything is posted under it. The fact applies from a position above all events that an
+   earlier owner may have posted without a record.
 4. Every fact that settles an event carries the token bucket. If tokens are slow to come, the attempt is
    recorded first.
-5. A dead letter is a fact first. Once that fact is confirmed, the dead letter has to be stored, until this is
-   recorded too. Facts have one order, so giving up waiting events, and reading on for that, needs no
-   confirmation of the facts before.
-6. An actor that has to wait for long parks: its events stay in the stream, and are read again in time.
+5. A dead letter is a fact first. Once that fact is confirmed, the dead letter is published, again and again
+   until its storage is recorded. Facts have one order, so events can be given up, and read for that, before
+   earlier facts are confirmed.
+6. An actor parks if it has to wait long: its events stay in the stream, and are read again in time.
 7. Without a configuration nothing is decided before the leader of the configurations has said whether the
    receiver is gone or unknown. A receiver that was removed and put again is removed first, even if it was put
    at once.

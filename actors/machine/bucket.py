@@ -36,7 +36,7 @@ class RateLimit(Struct, frozen=True, gc=False, omit_defaults=True):
     others: tuple["RateLimit", ...] = ()
 
     @property
-    def slow(self) -> bool:
+    def is_slow(self) -> bool:
         """True if tokens are so slow that an attempt is recorded before it is made."""
         return self.per_second * SLOW_TOKEN_S < 1
 
@@ -165,7 +165,7 @@ def inherit(
     """
     if bucket.epoch == epoch:
         return bucket
-    if unclean and unsettled and bucket.epoch < unclean.epoch and not limit.slow:
+    if unclean and unsettled and bucket.epoch < unclean.epoch and not limit.is_slow:
         bucket = Bucket(0.0, unclean.at, unclean.epoch)
         if unclean.epoch == epoch:
             return Bucket(0.0, claimed_at, epoch)

@@ -25,14 +25,14 @@ class RecordOutcome(Struct, frozen=True, gc=False):
     answer: str = ""
 
 
-class NoteOutage(Struct, frozen=True):
-    """Note that this node can connect to no host: the time from now on does not count as failing."""
-
-
 class LearnPace(Struct, frozen=True, gc=False):
     """Record what was observed of the receiver, in order, if that teaches something about its pace."""
 
     observed: tuple[Observed, ...]
+
+
+class NoteOutage(Struct, frozen=True):
+    """Note that this node can connect to no host: the time from now on does not count as failing."""
 
 
 class Adopt(Struct, frozen=True):
@@ -218,7 +218,7 @@ class JudgeAlerts(Struct, frozen=True, kw_only=True):
     - `oldest_at`: when the oldest of them was stored, if one waits and that is known.
     - `invalid`: the receiver has a configuration, but never had a valid one.
     - `watched_since`: since then, the owner could have made attempts all the time.
-    - `handshakes_known`: every node that may take over knows the alert about handshakes.
+    - `all_know_handshakes`: every node that may take over knows the alert about handshakes.
     """
 
     limits: AlertLimits
@@ -226,7 +226,7 @@ class JudgeAlerts(Struct, frozen=True, kw_only=True):
     waiting_max: int = 0
     oldest_at: float | None = None
     invalid: bool = False
-    handshakes_known: bool = True
+    all_know_handshakes: bool = True
     watched_since: float
 
 

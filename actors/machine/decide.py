@@ -51,10 +51,10 @@ def decide(
     match command:
         case c.RecordOutcome():
             return _outcome(state, policy, command, at, bucket)
-        case c.NoteOutage():
-            return [_no_attempt(receiver, at, bucket)]
         case c.LearnPace():
             return [] if policy is None else _learnt(state, policy, command, at)
+        case c.NoteOutage():
+            return [_no_attempt(receiver, at, bucket)]
         case c.Adopt():
             return [] if policy is None else _adopt(state, policy, command, at, bucket)
         case c.OpenReceiver(position, window, removal):
@@ -114,19 +114,19 @@ def decide(
             assert_never(command)
 
 
-def _no_attempt(receiver: str, at: float, bucket: Bucket | None) -> f.Fact:
-    return f.AttemptFailed(
-        receiver=receiver, events=(), at=at, attempt=0, kind=f.NO_ATTEMPT, ours=True, bucket=bucket,
-        error=f"{OUTAGE}: this node can connect to no host",
-    )  # fmt: skip
-
-
 def _parked(state: State, command: c.ParkReceiver, at: float) -> list[f.Fact]:
     waiting_since = command.waiting_since
     if state.parked and waiting_since in (None, state.waiting_since):
         return []
     position = 0 if state.parked or state.opened else command.position
     return [f.Parked(receiver=state.receiver, at=at, waiting_since=waiting_since, position=position)]
+
+
+def _no_attempt(receiver: str, at: float, bucket: Bucket | None) -> f.Fact:
+    return f.AttemptFailed(
+        receiver=receiver, events=(), at=at, attempt=0, kind=f.NO_ATTEMPT, ours=True, bucket=bucket,
+        error=f"{OUTAGE}: this node can connect to no host",
+    )  # fmt: skip
 
 
 def _given_up(state: State, command: c.GiveUpEvents, at: float, bucket: Bucket | None) -> f.DeadLettered:
@@ -184,7 +184,7 @@ def _outcome(
         wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, pauses, spread)
         return [f.Throttled(until=at + wait_s, failing_since=_failing_since(state, at), **common)]
     # If this node has no free connection, the event has not failed, but retrying at once would make it worse.
-    ours = isinstance(outcome, Failed) and outcome.ours
+    ours = isinstance(outcome, Failed) and outcome.is_our_failure
     failures = attempt if ours else (entry.failures if entry else 0) + 1
     several = len(command.events) > 1
     rejected, gone = verdict is Verdict.REJECTED, verdict is Verdict.GONE

@@ -45,7 +45,7 @@ class _Outcome(_Fact, frozen=True, kw_only=True, omit_defaults=True):
     kind: str = "event"
 
     @property
-    def grouped(self) -> bool:
+    def is_grouped(self) -> bool:
         """True if it says which events are tried together from now on, or that one is tried by itself."""
         return len(self.events) > 1
 
@@ -78,7 +78,7 @@ class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag
     halved: bool = False
 
     @property
-    def grouped(self) -> bool:
+    def is_grouped(self) -> bool:
         """True if it says which events are tried together from now on, or that one is tried by itself."""
         return len(self.events) > 1 or self.halved
 

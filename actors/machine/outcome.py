@@ -88,7 +88,7 @@ class Failed(Struct, frozen=True, gc=False, kw_only=True):
     unreached: bool = False
 
     @property
-    def ours(self) -> bool:
+    def is_our_failure(self) -> bool:
         """True if this node or its proxy failed, not the receiver or the event."""
         return self.error in (OVERLOAD, INTERNAL, PROXY, OUTAGE)
 

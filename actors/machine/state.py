@@ -75,7 +75,7 @@ class OpenEvent(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True)
         return self.post or ((self.sequence, self.sequence) if self.attempts else None)
 
     @property
-    def failed_alone(self) -> bool:
+    def has_failed_alone(self) -> bool:
         """True if the last recorded POST had no other event, so that its failure was this event's own."""
         return self.attempts > 0 and self.post is None and not self.halved
 
@@ -256,7 +256,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         return until - self.failing_since
 
     @property
-    def unfinished(self) -> bool:
+    def is_unfinished(self) -> bool:
         """True if there is work left that no incoming message will trigger."""
         return self.parked or bool(self.burials) or self.may_change_alerts
 
@@ -311,7 +311,7 @@ def is_left_over(state: State, floor: int, now: float) -> bool:
 
     All messages up to `floor` are released. The numbering is kept as long as the stream may have an event.
     """
-    if state.opened or state.open or state.unfinished or state.frontier.position > floor:
+    if state.opened or state.open or state.is_unfinished or state.frontier.position > floor:
         return False
     return state.removed_at is not None and state.removed_at + TOMBSTONE_KEPT_S < now
 

@@ -28,7 +28,7 @@ class LastStored(Struct, frozen=True, gc=False):
     source: int
 
 
-class Found(Struct, frozen=True):
+class FoundEvents(Struct, frozen=True):
     """The new events of a read in stream order, and the positions between which events are `gone`.
 
     A loss is recorded only when all events before it are settled; until then, the read ends in front of it.
@@ -45,29 +45,40 @@ class Cursor:
     - `seen_to`: the last position at which an event was certainly stored.
     - `last_stored`: the last event that came and was not kept in memory.
     - `left_min`: at least this many events are only in the stream.
-    - `counted`: `left_min` is exact, except for events that came during the count.
+    - `is_counted`: `left_min` is exact, except for events that came during the count.
     - `counted_to`: events up to here were counted before they arrived.
     - `count_generation`: grows when `left_min` is set back, so that a count under way is too old.
     - `read_count`: how many events were read from the stream and not dropped again.
     - `parked_index`: index of the fact under which the last events were dropped from memory.
-    - `counting`, `reading`: a count or a read is under way.
+    - `is_counting`, `reading`: a count or a read is under way.
     """
 
-    __slots__ = ("count_generation", "counted", "counted_to", "counting", "last_stored", "left_min",
-                 "parked_index", "read_count", "read_to", "reading", "seen_to")  # fmt: skip
+    __slots__ = (
+        "count_generation",
+        "counted_to",
+        "is_counted",
+        "is_counting",
+        "last_stored",
+        "left_min",
+        "parked_index",
+        "read_count",
+        "read_to",
+        "reading",
+        "seen_to",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.read_to = self.seen_to = 0
         self.last_stored = LastStored(0, 0)
         self.left_min = 0
-        self.counted = True
-        self.counting = self.reading = False
+        self.is_counted = True
+        self.is_counting = self.reading = False
         self.counted_to = self.count_generation = self.read_count = 0
         self.parked_index = 0
 
-    def restore(self, position: int, seen_to: int, *, counted: bool = True) -> None:
+    def restore(self, position: int, seen_to: int, *, is_counted: bool = True) -> None:
         """Continue after `position`: all events up to there are settled, and none is in memory."""
-        self.read_to, self.seen_to, self.counted = position, max(position, seen_to), counted
+        self.read_to, self.seen_to, self.is_counted = position, max(position, seen_to), is_counted
 
     @property
     def is_read_up(self) -> bool:
@@ -111,11 +122,11 @@ class Cursor:
     def park_undecided(self, position: int, seen_to: int, dropped: int) -> None:
         """Go back as `park` does; any number of further events up to `seen_to` may be this receiver's."""
         self.park(position, dropped)
-        self.seen_to, self.counted = max(self.seen_to, seen_to), False
+        self.seen_to, self.is_counted = max(self.seen_to, seen_to), False
 
     # ---- what comes from the stream to memory
 
-    def take_read(self, events: Sequence[Event], *, complete: bool, up_to: int, known: int) -> Found:
+    def take_read(self, events: Sequence[Event], *, complete: bool, up_to: int, known: int) -> FoundEvents:
         """Take the result of a read from `read_to` to `up_to`; an event was certainly stored at `known`.
 
         The result need not contain events that were seen after the read began.
@@ -144,14 +155,14 @@ class Cursor:
     def forget_left(self) -> None:
         """Forget what was left, since no event is only in the stream any more."""
         self._forget_left()
-        self.counted = True
+        self.is_counted = True
 
     def discard(self, position: int) -> None:
         """Pass over all events up to `position`, which are discarded; later ones have to be counted."""
         self.read_to = max(self.read_to, position)
         self._forget_left()
         if self.seen_to > position:
-            self.counted = False
+            self.is_counted = False
         else:
             self.seen_to = position
 
@@ -169,12 +180,12 @@ class Cursor:
         """
         if self.count_generation == generation:
             self.left_min = max(self.left_min, counted - (self.read_count - read_count))
-            self.counted, self.counted_to = True, end
+            self.is_counted, self.counted_to = True, end
 
 
 def _sift(
     events: Iterable[Event], *, complete: bool, up_to: int, read_to: int, known: int
-) -> tuple[Found, int]:
+) -> tuple[FoundEvents, int]:
     """Find the new events in a read from `read_to` that should reach `up_to`, and how far it got.
 
     `known` is the highest position, at most `up_to`, where an event of this receiver was certainly stored.
@@ -182,8 +193,8 @@ def _sift(
     fresh = [each for each in events if each.position > read_to]
     end = fresh[-1].position if fresh else read_to
     if known <= read_to or any(each.position == known for each in fresh):
-        return Found(fresh), max(end, up_to) if complete else end
+        return FoundEvents(fresh), max(end, up_to) if complete else end
     before = [each for each in fresh if each.position < known]
     end = before[-1].position if before else read_to
     certain = complete or len(before) < len(fresh)
-    return Found(before, (end + 1, known) if certain else None), end
+    return FoundEvents(before, (end + 1, known) if certain else None), end

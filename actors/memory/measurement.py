@@ -2,7 +2,7 @@
 
 from actors.machine.outcome import Answered, Failed, Verdict, judge, retry_after_s
 from actors.machine.pace.pace import Observed
-from actors.machine.pace.rate_headers import Quota, quotas, tells_quota
+from actors.machine.pace.rate_headers import QUOTA_HEADERS, Quota, quotas
 
 SPAN_MIN_S = 1.0
 """Shortest span whose rates count. Observations are this far apart, so at most as many facts are written."""
@@ -51,7 +51,7 @@ class Measurement:
 
     def end(self, outcome: Answered | Failed, now: float) -> bool:
         """Count the outcome of an attempt. True if an observation is due: after a span, or a refusal."""
-        if isinstance(outcome, Failed) and outcome.ours:
+        if isinstance(outcome, Failed) and outcome.is_our_failure:
             return False  # It did not reach the receiver.
         span = self._span
         span.answers += 1
@@ -83,7 +83,7 @@ class Measurement:
 
         A time in `Retry-After` is the receiver's own word on when to continue, so then they do not count.
         """
-        if isinstance(outcome, Failed) or not tells_quota(outcome):
+        if isinstance(outcome, Failed) or QUOTA_HEADERS.isdisjoint(name for name, _ in outcome.headers):
             return ()
         if judge(outcome, now) is Verdict.THROTTLED and retry_after_s(outcome, now):
             return ()

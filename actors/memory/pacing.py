@@ -7,16 +7,10 @@ for a measurement. Most receivers never have it.
 from actors.configuration.policy import Adaptive
 from actors.machine.outcome import Answered, Failed
 from actors.machine.pace.pace import Observed
-from actors.machine.pace.rate_headers import tells_quota
 from actors.memory.measurement import SPAN_MIN_S, Measurement
 
 LATE_MAX_S = 0.01
 """Lateness of an attempt under a learnt rate that the next one makes up for."""
-
-
-def teaches(outcome: Answered | Failed) -> bool:
-    """True if the outcome teaches something by itself. Each attempt is asked, so it is quick."""
-    return isinstance(outcome, Answered) and (outcome.status == 429 or tells_quota(outcome))
 
 
 class Pacing:

@@ -17,7 +17,7 @@ OUTDATED_MAX = 1024
 """Outdated entries are dropped once there are this many more of them than valid ones."""
 
 
-class Needed(Struct, frozen=True):
+class NeededPosition(Struct, frozen=True):
     """The lowest position that is needed, and its receiver (empty if messages are just not released yet).
 
     If it is not `exact`, the receiver's oldest event is there or anywhere beyond.
@@ -27,7 +27,7 @@ class Needed(Struct, frozen=True):
     receiver: str = ""
     exact: bool = True
 
-    def raised(self, lowest: "Needed") -> "Needed":
+    def raised(self, lowest: "NeededPosition") -> "NeededPosition":
         """The `lowest` that is found now, but at no lower position than this."""
         return replace(lowest, position=max(self.position, lowest.position))
 
@@ -40,7 +40,7 @@ class Retention:
 
     def __init__(self) -> None:
         self._oldest: dict[str, int] = {}
-        self._needed: dict[str, Needed] = {}
+        self._needed: dict[str, NeededPosition] = {}
         self._lowest: list[tuple[int, str]] = []
 
     def update(self, state: State) -> None:
@@ -59,37 +59,37 @@ class Retention:
         self._oldest[receiver] = position
         needed = self._needed.get(receiver)
         if needed is not None and not needed.exact and position >= needed.position:
-            self._keep(Needed(position, receiver))
+            self._keep(NeededPosition(position, receiver))
 
-    def lowest(self, floor: int) -> Needed:
+    def lowest(self, floor: int) -> NeededPosition:
         """The lowest position that an actor, or a message above `floor`, still needs."""
         lowest = self._lowest
         while lowest:
             position, receiver = lowest[0]
             needed = self._needed.get(receiver)
             if needed is not None and needed.position == position:
-                return needed if position <= floor else Needed(floor + 1)
+                return needed if position <= floor else NeededPosition(floor + 1)
             heappop(lowest)
-        return Needed(floor + 1)
+        return NeededPosition(floor + 1)
 
     def below(self, position: int) -> list[str]:
         """The receivers that need a message below that position."""
         return [each.receiver for each in self._needed.values() if each.position < position]
 
-    def _keep(self, needed: Needed) -> None:
+    def _keep(self, needed: NeededPosition) -> None:
         self._needed[needed.receiver] = needed
         heappush(self._lowest, (needed.position, needed.receiver))
         if len(self._lowest) > 2 * len(self._needed) + OUTDATED_MAX:
             self._lowest = [(each.position, each.receiver) for each in self._needed.values()]
             heapify(self._lowest)
 
-    def _needed_by(self, state: State) -> Needed | None:
+    def _needed_by(self, state: State) -> NeededPosition | None:
         position = state.needed_position
         if position is None:
             self._oldest.pop(state.receiver, None)
             return None
         # Unknown receivers share no subject in which the first event could be looked up.
         if not state.parked or position <= state.frontier.position or state.receiver == UNKNOWN_RECEIVERS:
-            return Needed(position, state.receiver)
+            return NeededPosition(position, state.receiver)
         oldest = self._oldest.get(state.receiver, 0)
-        return Needed(max(position, oldest), state.receiver, oldest >= position)
+        return NeededPosition(max(position, oldest), state.receiver, oldest >= position)

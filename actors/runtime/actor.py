@@ -9,23 +9,24 @@ import asyncio
 import logging
 from typing import assert_never
 
-from actors.configuration.policy import Policy
+from actors.configuration.policy import USUALLY_ADAPTIVE, Policy
 from actors.errors import Unavailable
 from actors.machine import commands as c
 from actors.machine.bucket import inherit
 from actors.machine.event import Event
 from actors.machine.facts import Burial
 from actors.machine.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
+from actors.machine.pace.rate_headers import QUOTA_HEADERS
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import Cutoff, View
-from actors.machine.state import State, open_entry
+from actors.machine.state import State
 from actors.memory.last_answers import failure_text
 from actors.ports import Absent, Attempt, BatchAttempt, Invalid
 from actors.runtime.backlog_reading import BacklogReading
 from actors.runtime.burials import Burials
-from actors.runtime.discard import remove
+from actors.runtime.discard import discard_removed
 from actors.runtime.environment import ActorEnvironment
 from actors.runtime.handshakes.handshaking import Handshaking
 from actors.runtime.live_state import LiveState
@@ -142,7 +143,7 @@ class Actor:
         if self.loaded:
             pending.queue_or_leave(event)
             # A receiver that waits for confirmations is woken by them.
-            if not (self.live.waits_for_room or (pending.in_flight and self._busy)):
+            if not (self.live.waits_for_room or (pending.in_flight and self._is_busy)):
                 if pending.unacked.batched_max > 1:
                     self._wake_soon()
                 else:
@@ -158,7 +159,7 @@ class Actor:
         self.active_at = now
         if self.loaded:
             pending.note_in_stream(position, source)
-            if not self._busy:
+            if not self._is_busy:
                 self.wake()
 
     @property
@@ -173,7 +174,7 @@ class Actor:
         now = self.environment.clock.now() if now is None else now
         while (post := self._advance(now)) is not None and self.live.policy is not None:
             self.environment.spawn(self._attempt(post, self.live.policy))
-            if self._busy:
+            if self._is_busy:
                 return
 
     def _wake_soon(self) -> None:
@@ -187,7 +188,7 @@ class Actor:
         self.wake()
 
     @property
-    def _busy(self) -> bool:
+    def _is_busy(self) -> bool:
         """True while a strict receiver has its one attempt in flight, which will do the next steps."""
         policy = self.live.policy
         return bool(self.pending.in_flight) and policy is not None and policy.order == "strict"
@@ -236,7 +237,8 @@ class Actor:
                     return step
                 case s.Rest() | s.WaitUntil():
                     live.waits_for_room = step.rule is Rule.UNREADY
-                    live.note_wait(step.rule, pending.posts_in_flight, now)
+                    if live.pacing is not None:
+                        live.note_wait(step.rule, pending.posts_in_flight, now)
                     if live.waits_for_room:
                         environment.recorder.flush()
                     if tokens.granted_position and not view.barrier_unconfirmed:
@@ -268,7 +270,13 @@ class Actor:
     def _start(self, post: s.Post | s.PostBatch, now: float) -> None:
         """Take the token and the events; the attempt is made at once."""
         live, pending = self.live, self.pending
-        live.start_attempt(now, pending.posts_in_flight + 1, has_token=post.has_token)
+        if not post.has_token:
+            live.tokens.take(now, self.environment.epoch)
+        elif live.tokens.granted_position:
+            live.tokens.end_grant(now, self.environment.epoch, used=True)
+        adaptive = USUALLY_ADAPTIVE if live.policy is None else live.policy.adaptive
+        if live.pacing is not None or adaptive.smart or adaptive.concurrency:
+            live.start_paced(now, pending.posts_in_flight + 1)
         match post:
             case s.Post(event, numbered_first=is_numbered_first):
                 events: tuple[Event, ...] = (event,)
@@ -300,7 +308,7 @@ class Actor:
                 pending.open_in_memory |= {each.position: each for each in events}
                 live.record(step, now)
             case c.OpenReceiver():
-                if pending.behind_unknown:
+                if pending.is_behind_unknown:
                     self.park()
                 else:
                     live.record(step, now)
@@ -346,7 +354,7 @@ class Actor:
         """Make an attempt with the configuration at its decision, and the attempts that follow at once."""
         environment = self.environment
         while post is not None and policy is not None:
-            attempt = self._attempt_of(post, policy)
+            attempt = self.live.attempt(post, policy)
             try:
                 outcome = await environment.sender.send(attempt)
             except Exception as error:
@@ -357,29 +365,8 @@ class Actor:
             self._attempt_ended(post.events, outcome, policy, now)
             environment.attempt_ended()
             post, policy = self._advance(now), self.live.policy
-            if post is not None and not self._busy:
+            if post is not None and not self._is_busy:
                 self.wake()  # The outcome may have made room for more attempts than the next one.
-
-    def _attempt_of(self, post: s.Post | s.PostBatch, policy: Policy) -> Attempt | BatchAttempt:
-        state, may_start = self.live.state, self.environment.within_lease
-        shapings = self.live.shapings(post.events, policy)
-        tried = open_entry(state, post.events[0].position) if post.attempt > 1 else None
-        failures, token_s = tried.failures if tried else 0, 1 / state.limit.per_second if state.limit else 0.0
-        match post:
-            case s.Post():
-                return Attempt(
-                    receiver=self.receiver, policy=policy, event=post.event, sequence=post.sequence,
-                    ordinal=post.attempt, may_start=may_start, failures=failures, token_s=token_s,
-                    shapings=shapings,
-                )  # fmt: skip
-            case s.PostBatch():
-                return BatchAttempt(
-                    receiver=self.receiver, policy=policy, events=post.events, sequences=post.sequences,
-                    ordinal=post.attempt, may_start=may_start, failures=failures, token_s=token_s,
-                    shapings=shapings,
-                )  # fmt: skip
-            case _:
-                assert_never(post)
 
     def internal_failure(self, attempt: Attempt | BatchAttempt, error: Exception) -> Failed:
         """The outcome of an attempt that a defect of Angarium ended."""
@@ -398,12 +385,16 @@ class Actor:
         if isinstance(outcome, NotSent):
             pending.not_sent(events, outcome.unshapeable)
             return
-        text = ""
+        text, is_lesson = "", live.pacing is not None or outcome.status == 429
         if isinstance(outcome, Answered):
             self.last_answer = outcome.excerpt()
             if outcome.body and not 200 <= outcome.status < 300:
                 text = failure_text(outcome, policy)
-        live.end_attempt(c.RecordOutcome(events, outcome, text), policy, now)
+            for name, _ in outcome.headers:  # Written out: a call for each answer would cost more.
+                is_lesson = is_lesson or name in QUOTA_HEADERS
+        live.record(c.RecordOutcome(events, outcome, text), now)
+        if is_lesson:
+            live.learn(outcome, policy, now)
         for event in events:
             self.burials.answers.remember(event.position, text)
         pending.sent(events, now)
@@ -444,7 +435,7 @@ class Actor:
                 isinstance(answer, Absent) or self.removal_revision > live.state.removal
             )
             if removed:
-                await remove(self)
+                await discard_removed(self)
         except Unavailable:
             self.confirming = False
             self._try_later()
@@ -475,7 +466,7 @@ class Actor:
     # ---- leaving memory
 
     @property
-    def resting(self) -> bool:
+    def is_resting(self) -> bool:
         """True if the actor may leave memory: everything is confirmed, and nothing is in flight."""
         live, pending = self.live, self.pending
         return (
@@ -486,7 +477,7 @@ class Actor:
             )
             and not (self.pinging or pending.cursor.reading or self.confirming or self.burials.under_way)
             and not self.handshaking.under_way
-            and not (self.hold_count or live.state.unfinished)
+            and not (self.hold_count or live.state.is_unfinished)
             and not self._wake_timer.is_set
         )
 

@@ -32,7 +32,7 @@ class BacklogReading:
 
     def start_count(self, after: int) -> None:
         """Begin to count the events after that position."""
-        self._pending.cursor.counting = True
+        self._pending.cursor.is_counting = True
         self._environment.spawn(self._count(after))
 
     async def _read(self, step: s.ReadBacklog | s.ReadOpenEvents) -> None:
@@ -82,10 +82,10 @@ class BacklogReading:
             counted = await backlog.count(self._receiver, after)
             end = await backlog.end()
         except Unavailable:
-            cursor.counting = False
+            cursor.is_counting = False
             self._try_later()
             return
-        cursor.counting = False
+        cursor.is_counting = False
         if not self._environment.stopped:
             cursor.take_count(counted, end, generation=generation, read_count=read_count)
             self._wake()

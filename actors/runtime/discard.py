@@ -8,7 +8,7 @@ Meanwhile the receiver is idle: attempts in flight are awaited, since their numb
 and nothing else is done before the fact is decided.
 
 `remove` is for the actor, and `operator_actions.forget` for operators; both read what they discard by
-`discarded_up_to`. Each of the other public functions is one rule, so that a mutant of the simulator can
+`read_discarded_up_to`. Each of the other public functions is one rule, so that a mutant of the simulator can
 disable it alone.
 """
 
@@ -71,13 +71,13 @@ class DiscardedEvents(Struct, frozen=True):
     left_out: int = 0
 
 
-async def remove(actor: StoppableActor) -> None:
+async def discard_removed(actor: StoppableActor) -> None:
     """Discard the waiting events of a receiver without a configuration. Raises Unavailable."""
     async with while_idle(actor):
         known = actor.environment.policies.removal(actor.receiver)
         removal = known if known is not None and known.revision > actor.state.removal else None
-        position = await removed_to(actor, removal.at) if removal else actor.pending.posting.posted_to_max
-        passed = await discarded_up_to(actor, position)
+        position = await end_of_removed(actor, removal.at) if removal else actor.pending.posting.posted_to_max
+        passed = await read_discarded_up_to(actor, position)
         revision = removal.revision if removal else 0
         actor.pending.discard(
             c.RemoveReceiver(position, passed.count, revision, passed.source, passed.keys, passed.left_out)
@@ -99,7 +99,7 @@ async def while_idle(actor: StoppableActor) -> AsyncIterator[None]:
         actor.wake()
 
 
-async def removed_to(actor: StoppableActor, removed_at: float) -> int:
+async def end_of_removed(actor: StoppableActor, removed_at: float) -> int:
     """The last event of the removed receiver. Later ones may be for a receiver that was put again.
 
     Events that an owner that vanished may have posted belong to the removed receiver in any case.
@@ -111,7 +111,7 @@ async def removed_to(actor: StoppableActor, removed_at: float) -> int:
     return max(actor.state.frontier.position, actor.pending.posting.posted_to, min(posted_to_max, first - 1))
 
 
-async def discarded_up_to(actor: StoppableActor, up_to: int) -> DiscardedEvents:
+async def read_discarded_up_to(actor: StoppableActor, up_to: int) -> DiscardedEvents:
     """Read the events between the frontier and position `up_to`, again if the frontier moved meanwhile."""
     while True:
         frontier = actor.state.frontier

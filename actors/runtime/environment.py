@@ -18,6 +18,8 @@ from actors.ports import (
     Backlog,
     Clock,
     DeadLetterWriter,
+    DownHosts,
+    NoDownHosts,
     NoOutage,
     OwnOutage,
     Policies,
@@ -57,10 +59,11 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `on_alert`: takes the alerts that are confirmed, for the log.
     - `alerts`: publishes the events about them.
     - `alert_limits`: returns the limits of alerts about a receiver, with the settings of its configuration.
-    - `handshakes_known`: asked before each handshake; if not, events wait for it.
-    - `transforms_known`: asked before a transform is adopted; if not, events wait for it.
+    - `all_know_handshakes`: asked before each handshake; if not, events wait for it.
+    - `all_know_transforms`: asked before a transform is adopted; if not, events wait for it.
+    - `all_know_paces`: asked before a learnt pace is recorded; if not, nothing is learnt.
     - `outage`: asked before each attempt; tells whether this node can connect to no host.
-    - `paces_known`: asked before a learnt pace is recorded; if not, nothing is learnt.
+    - `down_hosts`: asked before each attempt; gives turns to the receivers of a host that is down.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -82,10 +85,11 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     alerts: AlertWriter
     alert_limits: Callable[[str, AlertSettings], AlertLimits]
     outage: OwnOutage = field(default_factory=NoOutage)
+    down_hosts: DownHosts = field(default_factory=NoDownHosts)
     may_record_alerts: Callable[[], bool] = lambda: True
-    handshakes_known: Callable[[], bool] = lambda: True
-    transforms_known: Callable[[], bool] = lambda: True
-    paces_known: Callable[[], bool] = lambda: True
+    all_know_handshakes: Callable[[], bool] = lambda: True
+    all_know_transforms: Callable[[], bool] = lambda: True
+    all_know_paces: Callable[[], bool] = lambda: True
     node_holders: NodeHolders = field(default_factory=NodeHolders)
 
 
@@ -105,6 +109,7 @@ class ActorEnvironment(Protocol):
     failing: FailingReceivers
     refuse: Callable[[str], None]
     outage: OwnOutage
+    down_hosts: DownHosts
     epoch: int
     claimed_at: float
     claim_position: int
@@ -125,15 +130,15 @@ class ActorEnvironment(Protocol):
         """True if an attempt may take its token now; if not, all actors are woken once it may."""
         ...
 
-    def handshakes_known(self) -> bool:
+    def all_know_handshakes(self) -> bool:
         """True if every node that may take over knows the facts about handshakes."""
         ...
 
-    def transforms_known(self) -> bool:
+    def all_know_transforms(self) -> bool:
         """True if every node that may take over knows the facts about transforms."""
         ...
 
-    def paces_known(self) -> bool:
+    def all_know_paces(self) -> bool:
         """True if every node that may take over knows the fact about paces."""
         ...
 

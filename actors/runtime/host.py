@@ -17,7 +17,7 @@ from actors.ids import UNKNOWN_RECEIVERS, tenant_of
 from actors.machine.event import Event
 from actors.machine.state import State, is_left_over
 from actors.memory.failing_receivers import FailingReceivers
-from actors.memory.retention import Needed, Retention
+from actors.memory.retention import NeededPosition, Retention
 from actors.memory.unacked import ShardUnacked
 from actors.memory.unsaved_states import UnsavedStates
 from actors.ports import Recorded
@@ -62,9 +62,10 @@ class Host:
         self.on_health_change = ports.on_health_change
         self.on_alert = ports.on_alert
         self.outage = ports.outage
-        self.handshakes_known = ports.handshakes_known
-        self.transforms_known = ports.transforms_known
-        self.paces_known = ports.paces_known
+        self.down_hosts = ports.down_hosts
+        self.all_know_handshakes = ports.all_know_handshakes
+        self.all_know_transforms = ports.all_know_transforms
+        self.all_know_paces = ports.all_know_paces
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
         self.alerts = AlertWatch(self, ports.alerts, ports.alert_limits, ports.may_record_alerts)
         self.flow_control = FlowControl(ports.set_pulling_paused, ports.saturated, ports.node_holders)
@@ -82,7 +83,7 @@ class Host:
         self._attempt_ended = asyncio.Event()
         self._cut_index, self._cut_floor, self._confirmed_floor = 0, claim.floor, claim.floor
         self._noted: dict[str, State] = {}
-        self._needed = Needed(min(claim.needed, claim.floor + 1))
+        self._needed = NeededPosition(min(claim.needed, claim.floor + 1))
 
     # ---- beginning and end
 
@@ -95,7 +96,7 @@ class Host:
         self.unsaved.changed.update(states)
         self._noted.update(states)
         self.parked.update(parked)
-        self.parked.update((each.receiver, None) for each in states.values() if each.unfinished)
+        self.parked.update((each.receiver, None) for each in states.values() if each.is_unfinished)
         self.residents.start(list(states), parked)
         self.spawn(self._sweep())
         self.spawn(self.alerts.run())
@@ -195,7 +196,7 @@ class Host:
 
     def known_policy(self, receiver: str) -> Policy | None:
         """The configuration in force; None if none is known, so that its actor asks the leader for it."""
-        return self.policies.policy(receiver) if self.policies.complete else None
+        return self.policies.policy(receiver) if self.policies.is_complete else None
 
     def configuration_changed(self, receiver: str, policy: Policy | None) -> None:
         """Pass on a changed configuration; only a receiver that waits, or was removed, is activated."""
@@ -204,8 +205,8 @@ class Host:
         if unknown is not None and receiver in unknown.undecided.receivers:
             unknown.give_to_known(receiver)
         if actor is not None:
-            actor.configure(policy if self.policies.complete else None)
-        elif not self.policies.complete:
+            actor.configure(policy if self.policies.is_complete else None)
+        elif not self.policies.is_complete:
             return  # Those that wait are being loaded, and ask the leader; most have nothing to do.
         elif policy is None or receiver in self.parked or self.policies.removal(receiver) is not None:
             self.residents.activate(receiver)
@@ -242,7 +243,7 @@ class Host:
 
     def may_start(self) -> bool:
         """True if an attempt may take its token now; if not, all actors are woken once it may."""
-        if self.recorder.stalled or not self.within_lease():
+        if self.recorder.is_stalled or not self.within_lease():
             self._wake_all_later = True
             return False
         return not self.draining
@@ -312,7 +313,7 @@ class Host:
         return sum(actor is None or not actor.loaded or actor.state.parked for actor in found)
 
     def _note_parked(self, receiver: str, state: State) -> None:
-        if state.unfinished:
+        if state.is_unfinished:
             self.parked.setdefault(receiver, None)
         elif self.parked:
             self.parked.pop(receiver, None)
@@ -345,7 +346,7 @@ class Host:
         if self.residents.unknown is not None:
             self.residents.unknown.remembered.update(written)
 
-    def needed(self) -> Needed:
+    def needed(self) -> NeededPosition:
         """The lowest stream position that this shard still needs.
 
         It never falls: a message that is not needed once is never needed again. It does not rise either as

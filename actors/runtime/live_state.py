@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import assert_never
 
 from actors.configuration.policy import Policy
 from actors.configuration.transform import Unshapeable, shaping_of
@@ -12,12 +13,14 @@ from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
 from actors.machine.event import Event
 from actors.machine.facts import AlertRaised, AlertRecovered, Delivered, Fact
 from actors.machine.invariants import InvariantBroken, evolve_checked
-from actors.machine.scheduling.learnt_pace import pace_limits
+from actors.machine.outcome import Answered, Failed
+from actors.machine.scheduling import steps as s
+from actors.machine.scheduling.learnt_pace import pace_limits, spacing_s
 from actors.machine.scheduling.rules import Rule
-from actors.machine.state import UNCONFIRMED_MAX, State
-from actors.memory.pacing import Pacing, teaches
+from actors.machine.state import UNCONFIRMED_MAX, State, open_entry
+from actors.memory.pacing import Pacing
 from actors.memory.tokens import Tokens
-from actors.ports import EventShaping
+from actors.ports import Attempt, BatchAttempt, EventShaping
 from actors.runtime.environment import ActorEnvironment
 
 _TRANSFORM = attrgetter("transform")
@@ -65,15 +68,11 @@ class LiveState:
             self.failing_restored_at = self.environment.clock.now()
             self.environment.failing.restore(state)
 
-    def start_attempt(self, now: float, in_flight: int, *, has_token: bool) -> None:
-        """Take the token of an attempt that starts now, unless it has one; count it if the pace is learnt."""
-        epoch, policy = self.environment.epoch, self.policy
-        if not has_token:
-            self.tokens.take(now, epoch)
-        elif self.tokens.granted_position:
-            self.tokens.end_grant(now, epoch, used=True)
-        if policy is None or (self.pacing is None and not policy.adaptive.measures):
-            return  # The most frequent case.
+    def start_paced(self, now: float, in_flight: int) -> None:
+        """Count an attempt that has taken its token, and starts while the pace is measured or learnt."""
+        policy = self.policy
+        if policy is None:
+            return
         if self.pacing is None:
             self.pacing = Pacing()
         per_second = pace_limits(self.state, policy, now).per_second
@@ -81,17 +80,13 @@ class LiveState:
             self.tokens.keep_one()  # Those that came between two paced attempts make no burst afterwards.
         self.pacing.start(now, in_flight, per_second)
 
-    def end_attempt(self, command: c.RecordOutcome, policy: Policy, now: float) -> None:
-        """Record the outcome of an attempt, and what it teaches about the receiver's pace."""
-        self.record(command, now)
-        outcome, pacing = command.outcome, self.pacing
+    def learn(self, outcome: Answered | Failed, policy: Policy, now: float) -> None:
+        """Record what an outcome teaches about the receiver's pace, once the outcome is recorded."""
+        pacing, state = self.pacing, self.state
         if pacing is None:
-            if not teaches(outcome):
-                return  # The most frequent case.
             pacing = self.pacing = Pacing()
-        state = self.state
         observed = pacing.end(policy.adaptive, outcome, now, max(state.throttled_until, state.backoff_until))
-        if observed and self.environment.paces_known():
+        if observed and self.environment.all_know_paces():
             self.record(c.LearnPace(observed), now)
             if self.state.pace is not state.pace:
                 pacing.recorded(now)
@@ -131,6 +126,30 @@ class LiveState:
         """Record that no time counts as failing from now on, if this node can connect to no host."""
         if self.environment.outage.since is not None and self.state.may_age:
             self.record(c.NoteOutage(), self.environment.clock.now())
+
+    def attempt(self, post: s.Post | s.PostBatch, policy: Policy) -> Attempt | BatchAttempt:
+        """The attempt that a step asks for."""
+        state, may_start = self.state, self.environment.within_lease
+        shaped = bool(state.transforms or state.open)
+        tried = open_entry(state, post.events[0].position) if post.attempt > 1 else None
+        failures, token_s = tried.failures if tried else 0, 1 / state.limit.per_second if state.limit else 0.0
+        if self.pacing is not None:
+            token_s = max(token_s, spacing_s(state, policy, self.environment.clock.now()))
+        match post:
+            case s.Post(event):
+                return Attempt(
+                    receiver=self.receiver, policy=policy, event=event, sequence=post.sequence,
+                    ordinal=post.attempt, may_start=may_start, failures=failures, token_s=token_s,
+                    shapings=self.shapings((event,), policy) if shaped else (),
+                )  # fmt: skip
+            case s.PostBatch():
+                return BatchAttempt(
+                    receiver=self.receiver, policy=policy, events=post.events, sequences=post.sequences,
+                    ordinal=post.attempt, may_start=may_start, failures=failures, token_s=token_s,
+                    shapings=self.shapings(post.events, policy) if shaped else (),
+                )  # fmt: skip
+            case _:
+                assert_never(post)
 
     def confirm(self, fact: Fact, state: State) -> None:
         """Take `fact` as confirmed, since the journal holds it."""

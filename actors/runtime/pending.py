@@ -53,7 +53,7 @@ class Pending:
         """Take the events that came before the state was known, and leave the others in the stream."""
         frontier, cursor, unacked = state.frontier.position, self.cursor, self.unacked.messages
         seen = self.live.environment.shard_unacked.received if state.parked else 0
-        cursor.restore(frontier, seen, counted=not state.parked)
+        cursor.restore(frontier, seen, is_counted=not state.parked)
         early = self.mailbox.clear()
         unread = min(unacked.keys() - {each.position for each in early}, default=None)
         late = [] if unread is None else sorted(position for position in unacked if position >= unread)
@@ -75,7 +75,7 @@ class Pending:
         position, state, cursor = event.position, self.live.state, self.cursor
         if position <= state.frontier.position:
             self._arrive_numbered(event)
-        elif not state.opened and self.behind_unknown:
+        elif not state.opened and self.is_behind_unknown:
             self._leave(position, event.source)
         elif position <= cursor.read_to:
             # It waits in memory, and stays unacked; or it was a duplicate, and facts number all before it:
@@ -118,7 +118,7 @@ class Pending:
         return MAILBOX_MAX if batch is None else READ_EVENTS_MAX // batch.max_events * batch.max_events
 
     @property
-    def behind_unknown(self) -> bool:
+    def is_behind_unknown(self) -> bool:
         """True if the stream may contain events that came when the receiver was unknown."""
         state = self.live.state
         return (
@@ -156,7 +156,7 @@ class Pending:
         unnumbered = sum(position > state.frontier.position for position in self.in_flight)
         held = len(self.mailbox) + len(state.open) + unnumbered
         left_max = cursor.left_min
-        if state.parked and not cursor.counted:
+        if state.parked and not cursor.is_counted:
             # After a takeover, some that were stored before may not have come again yet.
             left_max = max(cursor.seen_to, self.live.environment.claim_position) - cursor.read_to
         return held + cursor.left_min, held + max(left_max, cursor.left_min)
@@ -253,7 +253,7 @@ class Pending:
         """Drop the waiting events from memory, and record that; they stay in the stream."""
         live, cursor, mailbox = self.live, self.cursor, self.mailbox
         environment, parked = live.environment, live.state.parked
-        undecided_to = environment.undecided_to if self.behind_unknown else 0
+        undecided_to = environment.undecided_to if self.is_behind_unknown else 0
         waiting = [each.stored_at for each in live.state.open]
         waiting += [each.stored_at for each in (*self.in_flight.values(), *mailbox.events[:1])]
         live.record(

@@ -267,7 +267,7 @@ class Residents:
     async def passivate(self, before: float) -> None:
         """Remove resting actors that had nothing to do since then and whose states are in snapshots."""
         for number, (receiver, actor) in enumerate(list(self.actors.items()), 1):
-            if actor.active_at < before and actor.resting and self._host.unsaved.get(receiver) is None:
+            if actor.active_at < before and actor.is_resting and self._host.unsaved.get(receiver) is None:
                 actor.close()
                 del self.actors[receiver]
             if number % CHECKED_IN_TURN_MAX == 0:

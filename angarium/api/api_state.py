@@ -12,13 +12,13 @@ from actors.errors import Unavailable
 from actors.subscriptions import Subscriptions
 from angarium.access import Access, key_file, open_jetstream
 from angarium.api.admission.change_rate import ChangeRate
-from angarium.api.admission.gate import expired
+from angarium.api.admission.gate import is_expired
 from angarium.api.admission.request_rates import RequestRates
 from angarium.api.admission.unfinished_erasures import UnfinishedErasures
 from angarium.api.background.jobs import Jobs
 from angarium.api.background.paced_work import PacedWork
 from angarium.api.background.tail_streams import Tails
-from angarium.api.examination import Examination
+from angarium.api.recent_findings import RecentFindings
 from angarium.api.request_metrics import RequestTotals
 from angarium.api.requests.request_limits import RequestLimits
 from angarium.file_value import reload_when_changed
@@ -69,7 +69,7 @@ class ApiState:
         self.query_limits = RequestLimits(QUERIES_MAX)
         self.audit_limits = RequestLimits(AUDITS_MAX)
         self.search_limits = RequestLimits(EVENT_SEARCHES_MAX)
-        self.examination = Examination(access)
+        self.recent_findings = RecentFindings(access)
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")
         self.tails = Tails(access, self.valid)
         self.redrive_turns = PacedWork(REDRIVE_PAUSE_S)
@@ -101,18 +101,18 @@ class ApiState:
         self.jobs.halt()
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """True if NATS is reachable, and every revocation older than a few seconds is known."""
-        return self.access.js.wire.connected and not self._stale
+        return self.access.js.wire.is_connected and not self._is_stale
 
     @property
-    def _stale(self) -> bool:
+    def _is_stale(self) -> bool:
         return asyncio.get_running_loop().time() - self.tokens.read_at >= STALE_AFTER_S
 
     def valid(self, token: str) -> Token | None:
         """The token of that id, if it is neither revoked nor expired, as far as that is known."""
-        found = None if self._stale else self.tokens.get(token)
-        return None if found is None or expired(found) else found
+        found = None if self._is_stale else self.tokens.get(token)
+        return None if found is None or is_expired(found) else found
 
     def receivers(self) -> list[str]:
         """The receivers that exist, as far as they are known, in no order."""
@@ -123,11 +123,11 @@ class ApiState:
 
         Raises `Unavailable`.
         """
-        if self._configurations.known(receiver):
+        if self._configurations.is_known(receiver):
             return True
         async with asyncio.timeout(LEADER_TIMEOUT_S):
             await self._configurations.confirm(receiver)
-        return self._configurations.known(receiver)
+        return self._configurations.is_known(receiver)
 
     async def matched(self, tenant: str, event_type: str) -> int | None:
         """The number of receivers that subscribe; None if none is known and the leader cannot be asked."""

@@ -57,4 +57,4 @@ class ApiMetrics(Collector):
         """All metrics, in the order of the table."""
         yield labelled("angarium_api_requests_total", self._totals.answered)
         yield histograms("angarium_api_request_seconds", self._totals.answer_s)
-        yield single("angarium_nats_connected", self._js.wire.connected)
+        yield single("angarium_nats_connected", self._js.wire.is_connected)

@@ -81,7 +81,7 @@ async def serve(
             instance = f"{settings.node}-api"
 
             def unready() -> str:
-                return "" if api.ready else "NATS cannot be reached"
+                return "" if api.is_ready else "NATS cannot be reached"
 
             await stack.enter_async_context(serving_metrics(settings.api_monitor, instance, metrics, unready))
         log.log(logging.DEBUG if second else logging.INFO, "api.ready", extra={"url": url(here)})

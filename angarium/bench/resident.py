@@ -29,7 +29,7 @@ class IdlePorts:
     """All ports of a shard on which nothing happens, except the snapshots: every window is full."""
 
     index = confirmed_index = 0
-    stalled = False
+    is_stalled = False
 
     def now(self) -> float:
         return 1.0
@@ -75,7 +75,7 @@ class IdlePorts:
         frontier = Frontier(position=1_000_000, sequence=1_000, window=window, size=POLICY.dedup_window)
         return State(receiver=receiver, frontier=frontier, opened=True, target=POLICY.url)
 
-    complete = True
+    is_complete = True
 
     def policy(self, receiver: str) -> Policy | None:
         return POLICY

@@ -1,4 +1,4 @@
-"""The commands of `angarium`, in folders by subject; what takes long to import is imported where it is used.
+"""The commands of `angarium`, in folders by subject; slow imports are made where they are used.
 
 Read `main` first: it knows the folder of each command. A command reads its flags, calls an operation
 (`angarium.operations`) and prints the result.
@@ -9,7 +9,7 @@ Read `main` first: it knows the folder of each command. A command reads its flag
 - `dead_letters`: list dead letters, send them again, drop them.
 - `live`: what happens now.
 - `ledger_queries`: what happened, from the ledger.
-- `installation`: set it up, examine it, drain its nodes, repair it, and the tokens of the HTTP API.
+- `installation`: set it up, check it, drain its nodes, repair it, and the tokens of the HTTP API.
 - `development`: try and measure Angarium on one machine.
 - `invocation`: flags, names and errors of all commands.
 """

@@ -7,7 +7,7 @@ of the time at most.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -18,10 +18,13 @@ FRESH_FOR_S = 2.0
 REST_FACTOR = 3
 """A reading is followed by a rest of so many times its duration."""
 KEYS_MAX = 32
-FIRST_WAIT_S = 1.0
+FIRST_WAIT_S = 0.1
 """Time for which a page waits for the first value."""
 QUICK_WAIT_S = 0.05
 """Time for which a page waits for a newer value than the one that it has."""
+
+USUAL_REFRESH_S, READING_REFRESH_S = 5, 1
+"""Interval at which a page refreshes itself; a shorter one while something is still being read."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -32,6 +35,12 @@ class Recent(Struct, Generic[V], frozen=True):
 
     value: V | None
     problem: str = ""
+
+
+def refresh_interval(*shown: Recent[Any] | None) -> int:
+    """The interval at which a page with these values refreshes itself."""
+    is_reading = any(each is not None and each.value is None for each in shown)
+    return READING_REFRESH_S if is_reading else USUAL_REFRESH_S
 
 
 class _Kept(Generic[V]):

@@ -1,6 +1,6 @@
 """The request of a handshake, and whether its answer is the proof that the receiver's configuration asks for.
 
-- `hmac`: `GET` with a challenge that no one can know before. The answer is JSON with a nonce of the receiver,
+- `hmac`: `GET` with an unpredictable challenge. The answer is JSON with a nonce of the receiver,
   and the HMAC-SHA256 of both by one of its secrets. The text in front of them is in front of no event, so the
   signature of an event is no answer; the receiver's nonce keeps it from signing what others choose.
 - `cloudevents`: `OPTIONS`, as section 4 of "HTTP 1.1 Web Hooks for Event Delivery" has it. The receiver

@@ -69,7 +69,7 @@ class _Exchange:
 
     def is_stale(self, failure: NoAnswer) -> bool:
         """True if a kept connection had died, or had sent bytes before the request."""
-        died = failure.kind is FailureKind.RESET and not self.answer.begun
+        died = failure.kind is FailureKind.RESET and not self.answer.has_begun
         return self.reused and (died or self.spoken_to)
 
 
@@ -181,7 +181,7 @@ class _Network(httpcore.AsyncNetworkBackend):
 
 
 class _Reader(asyncio.StreamReader):
-    """Counts the bytes that arrive, so that one can see whether all have been read."""
+    """Counts the bytes that arrive, to see whether all have been read."""
 
     fed = 0
 

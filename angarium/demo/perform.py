@@ -40,7 +40,7 @@ async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
             await scenario.play()
         display.end()
         findings = judge([receiver.record for receiver in display.receivers])
-        keep_directory = any(not finding.kept for finding in findings)
+        keep_directory = any(not finding.is_kept for finding in findings)
     except Exception:
         keep_directory = True  # The error names a log in this directory.
         raise

@@ -37,7 +37,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
     place: int = 0
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         return self.status is not None and 200 <= self.status < 300
 
     @property
@@ -70,7 +70,7 @@ class ReceiverRecord(Struct, kw_only=True):
     @property
     def accepted(self) -> set[str]:
         """The ids of the events that were answered with 2xx."""
-        return {arrival.event_id for arrival in self.arrivals if arrival.accepted}
+        return {arrival.event_id for arrival in self.arrivals if arrival.is_accepted}
 
     @property
     def given_up(self) -> set[str]:
@@ -82,7 +82,7 @@ class ReceiverRecord(Struct, kw_only=True):
         return arrival.status == 422 and arrival.attempt == self.rejected_attempts
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """True if everything that was published arrived and was accepted."""
         return self.accepted >= {event.id for event in self.published}
 

@@ -166,7 +166,7 @@ class Scenario:
         """Return when everything was accepted, or the time is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(DEMO_TIMEOUT_S - self.elapsed_s):
-                while not all(receiver.record.complete for receiver in self.receivers):
+                while not all(receiver.record.is_complete for receiver in self.receivers):
                     node.check()
                     await asyncio.sleep(PROGRESS_POLL_S)
                 self._say("everything has arrived")

@@ -35,7 +35,7 @@ def verdict(findings: Sequence[Judgement]) -> Iterator[str]:
     """One line per promise, and below a broken one what broke it."""
     width = max(len(finding.promise) for finding in findings)
     for finding in findings:
-        word = click.style("kept  ", fg="green") if finding.kept else click.style("BROKEN", fg="red")
+        word = click.style("kept  ", fg="green") if finding.is_kept else click.style("BROKEN", fg="red")
         yield f"{word}  {finding.promise:{width}}  {finding.evidence}".rstrip()
         yield from (f"        {breach}" for breach in finding.breaches[:BREACHES_SHOWN])
         if (more := len(finding.breaches) - BREACHES_SHOWN) > 0:

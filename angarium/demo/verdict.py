@@ -31,7 +31,7 @@ class Judgement(Struct, frozen=True):
     breaches: tuple[str, ...] = ()
 
     @property
-    def kept(self) -> bool:
+    def is_kept(self) -> bool:
         return not self.breaches
 
 
@@ -82,7 +82,7 @@ def _overtaking(record: ReceiverRecord) -> Iterator[str]:
     for arrival in record.arrivals if record.strict else ():
         if arrival.sequence > settled_to + 1:
             yield f"number {arrival.sequence} came before {arrival.sequence - 1} was accepted"
-        if arrival.accepted or record.gives_up(arrival):
+        if arrival.is_accepted or record.gives_up(arrival):
             settled_to = max(settled_to, arrival.sequence)
 
 
@@ -102,7 +102,7 @@ def _overtook(record: ReceiverRecord) -> int:
     failed_at: dict[str, int] = {}
     accepted, most = 0, 0
     for arrival in record.arrivals:
-        if arrival.accepted:
+        if arrival.is_accepted:
             most = max(most, accepted - failed_at.get(arrival.event_id, accepted))
             accepted += 1
         else:
@@ -153,7 +153,7 @@ def _accepted_before(record: ReceiverRecord) -> int:
     count = 0
     for arrival in record.arrivals:
         count += arrival.event_id in accepted
-        if arrival.accepted:
+        if arrival.is_accepted:
             accepted.add(arrival.event_id)
     return count
 

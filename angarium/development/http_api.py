@@ -11,7 +11,7 @@ from angarium.access import Access
 from angarium.development.directory import DevDirectory
 from angarium.operations.failures import NotDone
 from angarium.operations.tokens.create import NewToken, create
-from angarium.operations.tokens.secret import presented, proves
+from angarium.operations.tokens.secret import parse_token, proves
 from angarium.settings import Settings
 from streams.buckets.api_tokens import ALL_TENANTS, TokenStore
 from streams.nats.errors import ConnectError
@@ -73,7 +73,7 @@ async def serve(settings: Settings, api: HttpApi, ready: Callable[[], None]) -> 
 async def _token(access: Access, kept: DevDirectory) -> str:
     """The token of the last run if the store still has it, otherwise a new one. Raises AngariumError."""
     text = kept.token
-    secret = presented(text)
+    secret = parse_token(text)
     if secret is not None and proves(secret, await TokenStore(access.js, access.names).find(secret.id)):
         return text
     created = await create(

@@ -93,7 +93,7 @@ class LocalNode:
 
     def check(self) -> None:
         """Raise NodeFailed if the node that was started has ended by itself."""
-        if self._child is None or self._child.ended:
+        if self._child is None or self._child.has_ended:
             raise NodeFailed(f"the node exited by itself; {self.log} says why")
 
     def _has_logged(self, event: str) -> bool:

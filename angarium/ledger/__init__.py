@@ -1,4 +1,4 @@
-"""The ledger: the journal copied into SQL tables, so that one can query what happened.
+"""The ledger: the journal copied into SQL tables, to query what happened.
 
 Read `batch` first (the rows of a fact), then `writer` (how each fact is stored exactly once, despite
 crashes) and `schema`. `queries` reads it, and needs neither a node nor NATS. `sqlite` and `postgres` are

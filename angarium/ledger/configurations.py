@@ -20,7 +20,7 @@ def document_of(members: dict[str, Any]) -> str:
     return msgspec.json.encode(members).decode()
 
 
-def changed(before: str | None, after: str) -> list[str]:
+def differing_members(before: str | None, after: str) -> list[str]:
     """The members that differ, in alphabetical order; all of them where there was no configuration.
 
     Members that are only written in another way are the same: `"5/second"` and an object with that rate,

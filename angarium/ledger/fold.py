@@ -48,7 +48,7 @@ class FoldedState(Struct, frozen=True):
     at: int
 
 
-def base_due(receiver: ReceiverRow, now: int) -> bool:
+def is_base_due(receiver: ReceiverRow, now: int) -> bool:
     """True if enough has happened since the last base state to be worth the bytes of another."""
     return (
         receiver.facts_since >= BASE_EVERY_FACTS

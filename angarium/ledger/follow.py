@@ -45,11 +45,11 @@ class LedgerMetrics(Collector):
         yield single("angarium_ledger_gaps_total", totals.gaps)
         yield single("angarium_ledger_shares", totals.shares)
         yield single("angarium_ledger_database_connected", not self.away)
-        yield single("angarium_nats_connected", self._js.wire.connected)
+        yield single("angarium_nats_connected", self._js.wire.is_connected)
 
     def unready(self) -> str:
         """The reason why nothing is written now; empty if it is."""
-        if not self._js.wire.connected:
+        if not self._js.wire.is_connected:
             return "NATS is not connected"
         return "the database cannot be reached" if self.away else ""
 

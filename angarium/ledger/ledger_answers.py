@@ -39,7 +39,7 @@ class RecordedAttempt(Struct, frozen=True, kw_only=True):
     event: str | None = None
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         return self.verdict != DELIVERED
 
 

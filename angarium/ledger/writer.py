@@ -31,7 +31,7 @@ from angarium.ledger.batch import (
     names_in,
 )
 from angarium.ledger.configurations import document_of
-from angarium.ledger.fold import as_base, base_due, fold
+from angarium.ledger.fold import as_base, fold, is_base_due
 from angarium.ledger.store import LeaseLost, LedgerError, Store
 from streams.erasing.erasures import next_request
 from streams.installation.topology import Names
@@ -156,7 +156,7 @@ class Writer:
         return set(self._shares)
 
     @property
-    def dropping(self) -> bool:
+    def is_dropping(self) -> bool:
         """True while it drops a block."""
         return self._dropping is not None
 
@@ -257,7 +257,7 @@ class Writer:
         self._totals.facts += sum(len(read.flush.facts) for read in reads)
         self._totals.complete_at = last.stored_at
         now = milliseconds(last.stored_at)
-        due = [receiver for receiver in batch.touched.values() if base_due(receiver, now)]
+        due = [receiver for receiver in batch.touched.values() if is_base_due(receiver, now)]
         for start in range(0, len(due), BASES_AT_ONCE):
             await self._add_bases(due[start : start + BASES_AT_ONCE])
 
@@ -405,11 +405,11 @@ class Writer:
                     break
                 erased.append((request.tenant, request.event))
             read_to = StreamPlace(created=read_to.created, mark=mark)
-        if place.doubtful:
+        if place.is_doubtful:
             return  # These requests may be from another bucket.
         if erased or not same:
             began = self._clock()
-            if self.dropping or await self._store.has_half_dropped():
+            if self.is_dropping or await self._store.has_half_dropped():
                 why = "rows that are too old are being dropped, and cannot be searched"
             else:
                 why = await self._store.erase(ERASURES, before, read_to, erased)

@@ -98,7 +98,7 @@ class ReceiverControl:
         Such a name leaves nothing in memory. A receiver that was put a moment ago is known to the leader;
         requests at the same time share one question to it.
         """
-        if not self._configurations.known(receiver):
+        if not self._configurations.is_known(receiver):
             await self._configurations.catch_up()
         return host.knows(receiver)
 
@@ -106,7 +106,7 @@ class ReceiverControl:
         verb = request.verb
         if verb in _SENDING_VERBS:
             await self._configurations.confirm(actor.receiver)  # A person may just have put another URL.
-        removed = actor.policy is None and not self._configurations.known(actor.receiver)
+        removed = actor.policy is None and not self._configurations.is_known(actor.receiver)
         looks = verb in ("inspect", "status")
         if removed and not (looks and actor.state.opened):
             return _unknown(actor.receiver)

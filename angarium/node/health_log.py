@@ -13,7 +13,7 @@ from actors.machine.alerts.health_changes import HealthChange, HealthChangeName
 from actors.machine.facts import AlertFact, AlertRaised, AlertRecovered
 from actors.times_as_text import instant_text
 from angarium.rate_limited_log import RateLimitedLog
-from streams.routing.choosing.failures import FailedFilter
+from streams.routing.selection.selection_totals import FailedFilter
 
 BURST_MAX = 8
 TENANTS_MAX = 1024

@@ -13,7 +13,7 @@ SATURATED_SHARE = 0.8
 _SCHEDULING = Path("/proc/thread-self/schedstat")
 
 
-class Load:
+class ThreadLoad:
     """Load of the calling thread; each call covers the time since the last one, 10 ms at least."""
 
     def __init__(self) -> None:

@@ -83,15 +83,15 @@ def unready(node: Node) -> str:
     """The reason why the node does not do everything that it should now; empty if it does."""
     members, owned = node.context.members, node.owned
     wanted = members.wanted_shards(node.shards)
-    if node.stopping:
+    if node.is_stopping:
         return "stopping"
-    if not node.context.js.wire.connected:
+    if not node.context.js.wire.is_connected:
         return "NATS is not connected"
-    if not members.lease.valid():
+    if not members.lease.is_valid():
         return "the lease has expired: NATS has stored no heartbeat of this node for too long"
     if members.draining:
         return _draining(len(wanted), len(owned))
-    if not node.context.configurations.complete:
+    if not node.context.configurations.is_complete:
         return (
             "configurations are being read; "
             "only direct sends to receivers that are known by now are delivered"
@@ -100,7 +100,7 @@ def unready(node: Node) -> str:
         return f"shard {number} is refused: {why}"
     if missing := sum(number not in owned for number in wanted):
         return f"{missing} of {len(wanted)} shards are not claimed yet"
-    if held_up := sum(shard.suspended or shard.ended.is_set() for shard in owned.values()):
+    if held_up := sum(shard.is_suspended or shard.ended.is_set() for shard in owned.values()):
         return f"{held_up} of {len(owned)} shards wait until they are claimed again"
     return ""
 

@@ -76,6 +76,8 @@ class Node:
         context.members.on_others(self._on_other_heartbeat)
         context.members.owned = self._delivering_shards
         context.members.has_outage = lambda: context.has_outage
+        if context.down_hosts is not None:
+            context.down_hosts.on_turn(self._wake)
         if context.outage is not None:
             context.outage.on_change(self._outage_changed)
         self._joining = True
@@ -97,7 +99,7 @@ class Node:
         """
         self._stopping = True
         self._reconcile_now.set()
-        if self._joining and self.context.js.wire.connected:
+        if self._joining and self.context.js.wire.is_connected:
             await self.context.members.set_draining(True)
         await self._until_claims_end()
         await asyncio.gather(*(self._hand_over(*owned) for owned in list(self.owned.items())))
@@ -109,23 +111,23 @@ class Node:
 
     async def _until_claims_end(self) -> None:
         """Wait for claims under way, if they may end soon."""
-        if self._under_way and self.context.js.wire.connected:
+        if self._under_way and self.context.js.wire.is_connected:
             await asyncio.wait(self._under_way.values(), timeout=CLAIMS_TIMEOUT_S)
 
     @property
-    def stopping(self) -> bool:
+    def is_stopping(self) -> bool:
         """True once `stop` was called: it hands its shards over, or has done so."""
         return self._stopping
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """True if the node owns every shard that it should."""
         return set(self.context.members.wanted_shards(self.shards)) <= self.owned.keys()
 
     async def until_ready(self) -> None:
         """Return once every configuration is known and every wanted shard owned, which is logged by then."""
         await self.context.configurations.until_complete()
-        while not self.ready:
+        while not self.is_ready:
             self._readiness_changed.clear()
             await self._readiness_changed.wait()
         self._was_ready = True
@@ -170,13 +172,13 @@ class Node:
     def _adjust_shards(self) -> None:
         """Start the claims and handovers that are needed for the shards that it should own."""
         wanted = set(self.context.members.wanted_shards(self.shards))
-        lease_valid = self.context.members.lease.valid()
+        lease_valid = self.context.members.lease.is_valid()
         for shard in self.refused.keys() - wanted:
             del self.refused[shard]
         for shard, owned_shard in list(self.owned.items()):
             if owned_shard.ended.is_set():
                 self.begin(self._drop, shard, owned_shard)
-            elif owned_shard.suspended:
+            elif owned_shard.is_suspended:
                 if lease_valid and not self._was_refused_lately(shard):
                     self.begin(self._resume, shard, owned_shard)
             elif shard not in wanted:
@@ -199,7 +201,7 @@ class Node:
         Nothing is logged halfway, before the node is ready for the first time, unless shards are refused.
         """
         if self._moves:
-            outlived = self._moves.keys() == {"resumed"} and self.context.js.disturbed
+            outlived = self._moves.keys() == {"resumed"} and self.context.js.is_disturbed
             counts = {"owned": len(self.owned), **self._moves}
             log.log(logging.DEBUG if outlived else logging.INFO, "node.shards", extra=counts)
             self._moves.clear()
@@ -220,7 +222,7 @@ class Node:
             if not self._stopping:
                 self._maybe_held.add(shard)
                 taken = await self._tried(shard, take_over(shard, self.context))
-                if self.stopping and isinstance(taken, Shard):
+                if self.is_stopping and isinstance(taken, Shard):
                     # It would begin to deliver while the other shards are handed over.
                     await taken.stop("this node stops")
                     await release(self.context.js, self.context.names, taken.claim, self.context.node)
@@ -239,7 +241,7 @@ class Node:
         await owned_shard.suspend()
         async with self._resuming:
             lease = context.members.lease
-            if not lease.valid():
+            if not lease.is_valid():
                 return  # The heartbeat that a claim would name is one of the lease before.
             claimed = await self._tried(shard, claim(
                 context.js, context.names, shard, context.node, context.time,
@@ -348,7 +350,7 @@ class Node:
 
         A shard that ended or is suspended is dropped or resumed with the next round, unless the node stops.
         """
-        over = owned_shard.suspended or owned_shard.ended.is_set()
+        over = owned_shard.is_suspended or owned_shard.ended.is_set()
         return self._stopping or not (over or self._wants(shard))
 
     def _wants(self, shard: int) -> bool:
@@ -370,7 +372,7 @@ class Node:
         Each round tries the others, too, since that heartbeat may be out of date.
         """
         self._heard.set()
-        if not self.ready and self.context.members.lease.valid():
+        if not self.is_ready and self.context.members.lease.is_valid():
             self._begin_claims(self.context.members.owned_elsewhere())
 
     async def _drain_and_release(self, shard: int, owned_shard: Shard, drain_s: float) -> None:
@@ -395,6 +397,13 @@ class Node:
         )
         if done is not None:
             self._maybe_held.discard(shard)
+
+    def _wake(self, receiver: str) -> None:
+        """Let the receiver go on, if its actor is in memory here."""
+        host = self.host_of(receiver)
+        actor = None if host is None else host.actors.get(receiver)
+        if actor is not None:
+            actor.wake()
 
     def _outage_changed(self) -> None:
         """Tell the others that this node can connect to no host, or can again; its actors wait meanwhile."""

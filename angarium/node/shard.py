@@ -14,9 +14,10 @@ from msgspec import Struct
 from actors.ids import event_id
 from actors.machine.event import Event
 from actors.memory.unacked import NodeHolders
-from actors.ports import NoOutage, Sender
+from actors.ports import NoDownHosts, NoOutage, Sender
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
+from angarium.delivery.connections.down_hosts import DownHosts
 from angarium.delivery.own_outage.watch import OutageWatch
 from angarium.node.health_log import HealthLog
 from angarium.node.shard_snapshots import ShardSnapshots
@@ -76,6 +77,7 @@ class NodeContext(Struct, frozen=True):
     metrics_names: int = 0
     proxy_connections: Callable[[], Mapping[str, int]] = dict
     outage: OutageWatch | None = None
+    down_hosts: DownHosts | None = None
 
     @property
     def has_outage(self) -> bool:
@@ -141,18 +143,18 @@ class Shard:
             clock=OwnershipClock(claimed, context.time), recorder=self.journal, sender=context.sender,
             backlog=self._backlog,
             dead_letters=DeadLetterWriter(
-                context.js, context.names, context.burials_at_once, lambda: self._lease.valid()
+                context.js, context.names, context.burials_at_once, lambda: self._lease.is_valid()
             ),
             snapshots=snapshots, policies=context.configurations, totals=context.totals.actors,
-            within_lease=self._lease.valid, ack=self._ack, set_pulling_paused=self._set_pulling_paused,
+            within_lease=self._lease.is_valid, ack=self._ack, set_pulling_paused=self._set_pulling_paused,
             saturated=context.saturated, refuse=self.refuse, on_health_change=context.health_log,
             on_alert=context.health_log.alert, alerts=AlertWriter(context.js, context.names),
             alert_limits=context.routing.tenant_settings.alert_limits,
-            outage=context.outage or NoOutage(),
+            outage=context.outage or NoOutage(), down_hosts=context.down_hosts or NoDownHosts(),
             may_record_alerts=lambda: context.members.all_know_facts(FactKinds.ALERTS),
-            handshakes_known=lambda: context.members.all_know_facts(FactKinds.HANDSHAKES),
-            transforms_known=lambda: context.members.all_know_facts(FactKinds.TRANSFORMS),
-            paces_known=lambda: context.members.all_know_facts(FactKinds.PACES),
+            all_know_handshakes=lambda: context.members.all_know_facts(FactKinds.HANDSHAKES),
+            all_know_transforms=lambda: context.members.all_know_facts(FactKinds.TRANSFORMS),
+            all_know_paces=lambda: context.members.all_know_facts(FactKinds.PACES),
             node_holders=context.holders,
         )  # fmt: skip
         return Host(claim, ports, unacked_max=MAX_ACK_PENDING)
@@ -170,7 +172,7 @@ class Shard:
     @property
     def delivers(self) -> bool:
         """True from its start until it is handed over, suspended or ended."""
-        return self._started and not (self.host.draining or self.suspended or self.ended.is_set())
+        return self._started and not (self.host.draining or self.is_suspended or self.ended.is_set())
 
     def _new_inbox(self) -> Inbox:
         return Inbox(
@@ -237,7 +239,7 @@ class Shard:
         """The highest delivery that is known from other sources than the inbox."""
         read = self._backlog.mark
         # A backlog that is read after a restart of the server may already belong to a new tail.
-        if read.position > self._marks.deliveries.position and self._inbox.compared:
+        if read.position > self._marks.deliveries.position and self._inbox.is_compared:
             self._marks = self._marks.raised(Marks(deliveries=read))
         return self._marks.deliveries
 
@@ -261,9 +263,9 @@ class Shard:
         return self._recovery.created
 
     @property
-    def suspended(self) -> bool:
+    def is_suspended(self) -> bool:
         """True if the lease of the claim has expired, even if a new one is in force."""
-        return self._lease.over or self._lease is not self._context.members.lease
+        return self._lease.is_over or self._lease is not self._context.members.lease
 
     async def suspend(self) -> None:
         """Suspend the shard after its lease expired: append nothing, read nothing, and keep the memory."""
@@ -292,7 +294,7 @@ class Shard:
         self._marks = self.marks().raised(claimed.marks)
         host.snapshots = Snapshots(context.js, context.names, claimed, context.loads)
         self.snapshots.continue_with(host.snapshots)
-        host.continue_under(claimed.epoch, lease.valid)
+        host.continue_under(claimed.epoch, lease.is_valid)
         self._inbox, self._router = self._new_inbox(), self._new_router()
         await self._inbox.start()
         await self._router.start()
@@ -358,11 +360,11 @@ class Shard:
         context, host = self._context, self.host
         await self._router.stop()
         await host.drain(drain_s)
-        recorded = not self.suspended and await self.journal.drain(context.drain_s)
+        recorded = not self.is_suspended and await self.journal.drain(context.drain_s)
         if self.ended.is_set() or not recorded or host.in_flight:
             late = f"{host.in_flight} in flight" if host.in_flight else "not everything recorded"
             await self.stop(
-                "the lease expired" if self.suspended else f"{late} after drain_s ({context.drain_s:g} s)"
+                "the lease expired" if self.is_suspended else f"{late} after drain_s ({context.drain_s:g} s)"
             )
             return
         host.acknowledge()
@@ -377,7 +379,7 @@ class Shard:
 async def take_over(shard: int, context: NodeContext) -> Shard | NotOwned:
     """Claim a shard and bring its actors back. Raises the errors of recovery if a stream was recreated."""
     lease = context.members.lease  # Read before the claim: under a later lease, others may have claimed.
-    if not lease.valid():
+    if not lease.is_valid():
         return NotOwned("no lease is in force")  # A claim would name a heartbeat of the lease before.
     claimed = await claim(
         context.js, context.names, shard, context.node, context.time,

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from actors.errors import Unavailable, Unusable
 from actors.machine.state import State
-from actors.memory.retention import Needed
+from actors.memory.retention import NeededPosition
 from actors.runtime.host import Host
 from streams.buckets.known_configurations import KnownConfigurations
 from streams.journal.checkpoint import Checkpoint
@@ -30,7 +30,7 @@ class SnapshotOwner(Protocol):
     @property
     def claim(self) -> Claim: ...
     @property
-    def suspended(self) -> bool: ...
+    def is_suspended(self) -> bool: ...
     @property
     def host(self) -> Host: ...
     @property
@@ -67,7 +67,7 @@ class ShardSnapshots:
         self._parked = recovery.parked_list
         self._js = js
         self._configurations = configurations
-        self._written = 0, Needed(0)
+        self._written = 0, NeededPosition(0)
         self._writing = asyncio.Lock()
         self._leftovers: dict[str, State] = {}
 
@@ -79,7 +79,7 @@ class ShardSnapshots:
         """Write every 5 s, unless the shard is suspended, until this is cancelled or the shard ends."""
         while not self._owner.host.stopped:
             await asyncio.sleep(SNAPSHOT_EVERY_S)
-            if not self._owner.suspended:
+            if not self._owner.is_suspended:
                 await self.write()
 
     async def write(self) -> None:
@@ -98,7 +98,7 @@ class ShardSnapshots:
         """
         host = self._owner.host
         for receiver in await self._stored.receivers():
-            if receiver not in host.actors and not self._configurations.known(receiver):
+            if receiver not in host.actors and not self._configurations.is_known(receiver):
                 try:
                     state = await self._stored.load(receiver)
                 except Unusable as error:
@@ -155,5 +155,5 @@ class ShardSnapshots:
             self.current_at = began_at
             return
         host.unsaved.take_back()
-        if is_written is False and stored is self._stored and not owner.suspended:
+        if is_written is False and stored is self._stored and not owner.is_suspended:
             owner.ownership_lost("another node owns the shard's snapshots")

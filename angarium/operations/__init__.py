@@ -1,4 +1,4 @@
-"""Operations on an installation: put receivers, publish, ask, redrive, examine, repair.
+"""Operations on an installation: put receivers, publish, ask, redrive, check, repair.
 
 Each file has one use case, or a few on the same data. It takes an `Access` (`angarium.access`) and
 values, and returns a value: its result, or a `NotDone`. So commands, the HTTP API and tests call it in the
@@ -14,6 +14,6 @@ same way, and none of them needs a terminal. Read `failures` first, then `config
 - `jobs`: replays and redrives that continue after the request that began them.
 - `live`: attempts as they are recorded.
 - `ledger_queries`: the past of receivers and events, from the ledger.
-- `installation`: set it up, examine it, drain its nodes, repair it.
+- `installation`: set it up, check it, drain its nodes, repair it.
 - `tokens`: create, list and revoke tokens of the HTTP API.
 """

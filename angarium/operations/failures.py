@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from actors.errors import AngariumError, BadInput, InvalidPolicy, Unavailable, Unusable
 from streams.nats.errors import ApiError, NotPermitted
-from streams.resending.plan_lock import Busy
+from streams.resending.plan_lock import LockHeld
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,7 +93,7 @@ def not_done(error: AngariumError) -> NotDone:
             return NotDone(kind="invalid", text=text, problems=tuple(problems))
         case BadInput():
             return NotDone(kind="invalid", text=text, problems=(text,))
-        case Busy(work=work, remedy=remedy):
+        case LockHeld(work=work, remedy=remedy):
             return NotDone(kind="conflict", text=text, code=f"{work}-unfinished", remedy=remedy)
         case NotPermitted():
             return NotDone(kind="not_allowed", text=text)

@@ -28,7 +28,7 @@ class TraceContext(Struct, frozen=True, gc=False):
     flags: int
 
     @property
-    def sampled(self) -> bool:
+    def is_sampled(self) -> bool:
         """True if the spans of this trace are exported."""
         return bool(self.flags & SAMPLED_FLAG)
 

@@ -61,7 +61,7 @@ class Tracer:
 
     `export` takes each span; it must neither block nor raise, and returns False if it drops the span.
 
-    `failures`: if a trace is not sampled, the spans of a delivery are exported all the same, from the first
+    `failures`: if a trace is not sampled, the spans of a delivery are exported nevertheless, from the first
     attempt on that did not deliver it. `clock` is in seconds since the epoch: no record says when an event
     was routed.
 
@@ -101,7 +101,7 @@ class Tracer:
         receiver, event, sequence = attempt.receiver, attempt.event, attempt.sequence
         addressee = tenant_of(receiver) if event.source else receiver
         context = trace_context(addressee, event.id, event.traceparent, self._sampler)
-        if not (context.sampled or self._failures):
+        if not (context.is_sampled or self._failures):
             span = unexported_span_id(receiver, sequence, attempt.ordinal)
         else:
             span = span_id(receiver, sequence, attempt.ordinal, event.id)
@@ -123,8 +123,8 @@ class Tracer:
         for event, sequence in attempt.numbered:
             addressee = tenant_of(receiver) if event.source else receiver
             context = trace_context(addressee, event.id, event.traceparent, self._sampler)
-            sampled |= context.sampled
-            if context.sampled or self._failures:
+            sampled |= context.is_sampled
+            if context.is_sampled or self._failures:
                 known = self._known.get((receiver, sequence))
                 moments = known.moments if known else self._moments_before(receiver, event)
                 posts = known.posts if known else ()
@@ -163,7 +163,7 @@ class Tracer:
     def routed(self, event: RoutedEvent) -> Callable[[], None] | None:
         """Make the span of an event whose copies are all stored; returns what exports it."""
         context = trace_context(event.tenant, event.id, event.traceparent, self._sampler)
-        if not context.sampled:
+        if not context.is_sampled:
             return None
         at = self._clock()
 
@@ -177,7 +177,7 @@ class Tracer:
         found = [(event, self._known.get((fact.receiver, event.sequence))) for event in fact.events]
         notes = [
             (event, note) for event, note in found
-            if note is not None and note.posts and (note.context.sampled or not _at_once(fact))
+            if note is not None and note.posts and (note.context.is_sampled or not _at_once(fact))
         ]  # fmt: skip
         if notes:
             post, url = notes[0][1].posts[-1], notes[0][1].url
@@ -202,7 +202,7 @@ class Tracer:
         if note is None:
             return
         context, url = note.context, note.url
-        if (context.sampled or not _at_once(fact)) and self._export(
+        if (context.is_sampled or not _at_once(fact)) and self._export(
             lambda: attempt_span(fact, event, context, url)
         ):
             span = span_id(fact.receiver, event.sequence, fact.attempt, event.id)
@@ -214,7 +214,7 @@ class Tracer:
 
     def _settled(self, fact: Delivered | DeadLettered, event: Numbered) -> None:
         note = self._known.pop((fact.receiver, event.sequence))
-        if note is not None and (note.context.sampled or not _at_once(fact)):
+        if note is not None and (note.context.is_sampled or not _at_once(fact)):
             context, moments, posts = note.context, tuple(note.moments), note.posts
             exported = self._export(lambda: delivery_span(fact, event, context, moments, posts))
             if exported and isinstance(fact, Delivered):

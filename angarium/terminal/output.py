@@ -27,7 +27,7 @@ CONTINUED_INDENT = 4
 """Blanks before the rest of a line on a terminal that is too narrow for its usual indentation."""
 
 
-def on_terminal() -> bool:
+def is_terminal() -> bool:
     """True if standard output is seen by a person."""
     return sys.stdout.isatty()
 
@@ -44,7 +44,7 @@ def stderr_shows_colours() -> bool:
 
 def can_redraw() -> bool:
     """True if the terminal can redraw lines, for example a progress bar."""
-    return on_terminal() and _terminal_redraws()
+    return is_terminal() and _terminal_redraws()
 
 
 def stderr_can_redraw() -> bool:
@@ -94,7 +94,7 @@ def note_left_out(headings: Sequence[str], shown: Collection[str]) -> None:
 
 def say_wrapped(text: str, prefix: str = "", *, indent: int | None = None) -> None:
     """Print a line; on a terminal, words that do not fit continue below it, indented as far as the prefix."""
-    if not on_terminal():
+    if not is_terminal():
         say(prefix + text)
         return
     columns = shutil.get_terminal_size().columns
@@ -139,7 +139,7 @@ def say_table(
     not enough, cells continue on the next line. A `wide` table is as wide as it needs to be.
     """
     texts = [[visible(shown(cell)) for cell in row] for row in rows]
-    if not on_terminal():
+    if not is_terminal():
         for row in [list(headings), *texts]:
             click.echo("\t".join(row))
         return

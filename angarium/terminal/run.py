@@ -62,7 +62,7 @@ def end_on_sigterm() -> None:
 def ending_signals() -> tuple[signal.Signals, ...]:
     """The signals that ask a long task to end: SIGHUP says that its terminal was closed.
 
-    A process that ignores SIGHUP, as with nohup, goes on ignoring it.
+    A process that ignores SIGHUP, as with nohup, keeps ignoring it.
     """
     hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
     return (signal.SIGTERM, signal.SIGINT, *hangup)

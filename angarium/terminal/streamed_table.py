@@ -27,7 +27,7 @@ class StreamedTable:
     ) -> None:
         self._headings = headings
         self._wide = wide
-        self._on_terminal = output.on_terminal()
+        self._on_terminal = output.is_terminal()
         room = shutil.get_terminal_size().columns - output.COLUMN_GAP * (len(headings) - 1)
         self._widths = dict(widths) | _shared(room - sum(widths.values()), shares or {})
 

@@ -73,7 +73,7 @@ class Worker:
         return self._process is not None and self._process.monitor.has_answered
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """True if its process runs."""
         return self._process is not None
 

@@ -133,6 +133,6 @@ def _unready(worker: Worker, reply: Reply | None) -> str:
     if reply is not None:
         said = reply.body.decode().strip()
         return "" if reply.status == 200 else said.removeprefix("not ready: ")
-    if not worker.running:
+    if not worker.is_running:
         return "its process has ended"
     return "it does not answer" if worker.has_answered else "starting"

@@ -51,7 +51,7 @@ class Token(Struct, frozen=True, kw_only=True):
         return self.tenant in (tenant, ALL_TENANTS)
 
 
-class Use(Struct, frozen=True):
+class TokenUse(Struct, frozen=True):
     """The time of the last use."""
 
     at: datetime
@@ -112,7 +112,7 @@ class TokenStore:
 
     async def note_use(self, token: str) -> Answer:
         """Record that a token is used now."""
-        use = msgspec.json.encode(Use(datetime.now(UTC)))
+        use = msgspec.json.encode(TokenUse(datetime.now(UTC)))
         return await self._js.publish(self._names.token_use(token), use, {ROLLUP: "sub"})
 
     async def last_uses(self) -> dict[str, datetime]:
@@ -122,7 +122,7 @@ class TokenStore:
             token = self._names.id_of_token(message.subject)
             if not is_removal(message):
                 try:
-                    uses[token] = msgspec.json.decode(message.data, type=Use).at
+                    uses[token] = msgspec.json.decode(message.data, type=TokenUse).at
                 except msgspec.DecodeError:
                     log.warning("token.use_unreadable", extra={"id": token})
         return uses

@@ -124,9 +124,9 @@ class Follower:
         while (last := await self._js.last_message(self._stream, self._read_subject)) is not None:
             if last.position < self.applied:
                 self._place.doubt()
-            if last.position > self.applied or self._place.doubtful:
+            if last.position > self.applied or self._place.is_doubtful:
                 await self._read()
-            if last.position <= self.applied and not self._place.doubtful:
+            if last.position <= self.applied and not self._place.is_doubtful:
                 return
             await pauses.wait()
 
@@ -164,7 +164,7 @@ class Follower:
                     page = await self._js.read(
                         self._stream, self._read_subject, self.applied + 1, READ_MESSAGES_MAX
                     )
-                    if self._place.doubtful:
+                    if self._place.is_doubtful:
                         continue  # These messages may be from another stream.
                     await self._hand_on(page.messages)
                     if page.pending or not await self._is_at_the_end(page.messages):

@@ -110,7 +110,7 @@ class KnownConfigurations:
         await self._follower.stop()
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """True once all configurations that existed at the start have been read."""
         return self._complete.is_set()
 
@@ -180,7 +180,7 @@ class KnownConfigurations:
         known = self._known.get(receiver)
         return known.policy if known else None
 
-    def known(self, receiver: str) -> bool:
+    def is_known(self, receiver: str) -> bool:
         """True if there is a configuration, valid or not."""
         known = self._known.get(receiver)
         return known is not None and known.exists

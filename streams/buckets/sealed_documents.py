@@ -12,7 +12,7 @@ from streams.buckets.change_trail import shown_document
 from streams.buckets.follower import is_removal
 from streams.buckets.without_secrets import fingerprint
 from streams.nats.answers import StoredMessage
-from streams.sealing.documents import IN_CLEAR, keys_used, opened, sealed
+from streams.sealing.documents import UNENCRYPTED, keys_used, opened, sealed
 from streams.sealing.keys import Keys
 
 NO_KEY = (
@@ -25,13 +25,13 @@ class SealedDocument(Struct, frozen=True):
     """A configuration to be stored.
 
     - `fingerprints`: those of its sealed members, for its header.
-    - `in_clear`: places of secrets that are new and not sealed, for want of a key.
+    - `unencrypted`: places of secrets that are new and not sealed, because there is no key.
     - `problems`: why it may not be stored.
     """
 
     raw: bytes
     fingerprints: dict[str, str]
-    in_clear: tuple[str, ...]
+    unencrypted: tuple[str, ...]
     problems: tuple[str, ...]
 
 
@@ -51,9 +51,9 @@ def sealed_document(keys: Keys, receiver: str, raw: bytes, last: StoredMessage |
         # The secrets are the same, so the trail must show no change.
         name: shown[name] if name in old and old[name] == new[name] else fingerprint(found.members[name])
         for name in sorted(SECRET_MEMBERS & found.members.keys())
-        if set(keys_used({name: found.members[name]})) - {IN_CLEAR}
+        if set(keys_used({name: found.members[name]})) - {UNENCRYPTED}
     }
-    return SealedDocument(raw, fingerprints, found.in_clear, problems)
+    return SealedDocument(raw, fingerprints, found.unencrypted, problems)
 
 
 def members_in(message: StoredMessage | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The marker of an installation that seals secrets: from then on no process stores new ones in clear.
+"""The marker of an installation that seals secrets: from then on no process stores new ones unencrypted.
 
 It is a key of its own in the bucket of the actors. The first node that has a key file sets it, or a rotation.
 """

@@ -70,7 +70,7 @@ class Unopened(Struct, frozen=True):
 class KeysUsed(Struct, frozen=True):
     """The keys that sealed the secrets of a configuration, and why some cannot be opened.
 
-    - `keys`: their ids; `IN_CLEAR` for secrets that are not sealed.
+    - `keys`: their ids; `UNENCRYPTED` for secrets that are not sealed.
     - `unopened`: empty also if there is no key at all.
     """
 
@@ -242,8 +242,8 @@ class StoredConfigurations:
     async def _sealed(self, receiver: str, raw: bytes, last: StoredMessage | None) -> SealedDocument:
         """The configuration as it is stored after `last`. Raises InvalidPolicy, and `Unavailable`."""
         found = sealed_document(self._keys(), receiver, raw, last)
-        if found.in_clear and await is_sealing(self._js, self._names):
-            raise InvalidPolicy([f"{place}: {NO_KEY}" for place in found.in_clear])
+        if found.unencrypted and await is_sealing(self._js, self._names):
+            raise InvalidPolicy([f"{place}: {NO_KEY}" for place in found.unencrypted])
         if found.problems:
             raise InvalidPolicy([*found.problems])
         return found

@@ -66,7 +66,7 @@ def fingerprint(value: object) -> str:
 
 
 def may_hold_secret(name: str, value: object) -> bool:
-    """True if the URL of a proxy, with its password, may be in the place of a profile's name."""
+    """True if the URL of a proxy, with its password, may stand where a profile's name should be."""
     return name in ("proxy", "tls") and isinstance(value, str) and not is_profile_name(value)
 
 

@@ -1,4 +1,4 @@
-"""Requests to nodes from any client of NATS, with a bounded cost for the node.
+"""Requests from any client of NATS to a node, at a bounded cost for the node.
 
 Read `requests` first.
 """

@@ -2,7 +2,7 @@
 
 Every node receives every request, since no queue group could know the owner; only the owner answers. So an
 answer always comes from the live state, and two answers would mean two owners. A request to a node itself has
-`_nodes` in the place of the tenant, and the node's name in that of the receiver's.
+`_nodes` instead of the tenant, and the node's name instead of the receiver's.
 """
 
 import asyncio

@@ -109,7 +109,7 @@ class LetterHead(Struct, frozen=True):
         return self.headers.get(DEAD_TRANSFORM, "")
 
     @property
-    def body_gone(self) -> bool:
+    def is_body_gone(self) -> bool:
         """True if only the headers could be kept."""
         return self.headers.get(DEAD_BODY) == bury.BODY_GONE
 

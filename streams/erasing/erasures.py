@@ -54,7 +54,7 @@ class Erasure(Struct, frozen=True, kw_only=True):
     events_end: int = 0
 
     @property
-    def found_anything(self) -> bool:
+    def has_found_anything(self) -> bool:
         """True if any message was erased."""
         return any((self.events, self.deliveries, self.waiting, self.dead_letters, self.flushes))
 
@@ -117,7 +117,7 @@ class Erasures:
                 del self._pending[subject]  # It comes below.
         async for mark, request in _requests_after(self._js, self._names, self._read_to.position):
             position = mark.position
-            if not self._read_to.doubtful:
+            if not self._read_to.is_doubtful:
                 if request is not None and request.done_at is None:
                     self._pending[self._names.actor_keys.erasure(request.tenant, request.event)] = position
                 self._read_to.move(mark)

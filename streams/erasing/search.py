@@ -18,7 +18,7 @@ from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.wire_names import EVENT_ID
 from streams.reading.messages import stored_event
-from streams.routing.fanout import event_in
+from streams.routing.fanout import event_of_message
 
 PAGE_MESSAGES = 512
 PAGE_BYTES = 1 << 20
@@ -50,7 +50,7 @@ async def events(js: JetStream, names: Names, tenant: str, event: str) -> list[S
             is_stray = names.partition_and_tenant(each.subject) is None
             if is_stray and not each.subject.startswith(names.publish_event(tenant, "")):
                 continue  # Another tenant's (`streams.storage.strays`): this one's name is in its type.
-            if event_in(names, each).id == event:
+            if event_of_message(names, each).id == event:
                 found.append(each)
     return found
 

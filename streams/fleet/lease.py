@@ -31,12 +31,12 @@ class Lease:
 
     def acknowledged(self, sent_at: float) -> bool:
         """Take a renewal as stored. False if it comes too late and the lease is over."""
-        if self.over:
+        if self.is_over:
             return False
         self.ends_at = max(self.ends_at or 0.0, sent_at + self.ttl_s - LEASE_MARGIN_S)
-        return self.valid()
+        return self.is_valid()
 
-    def valid(self) -> bool:
+    def is_valid(self) -> bool:
         """True if the node may act as an owner now; there must be no await between the check and the act."""
         if self.ends_at is None or self._over:
             return False
@@ -44,6 +44,6 @@ class Lease:
         return not self._over
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """True if it was valid and will not be valid again."""
-        return self.ends_at is not None and not self.valid()
+        return self.ends_at is not None and not self.is_valid()

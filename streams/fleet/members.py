@@ -185,7 +185,7 @@ class Members:
         pauses = Pauses(self._js)
         while not await self._renew():
             await pauses.wait()
-            if self.lease.over:
+            if self.lease.is_over:
                 self.lapse()
         await retry_until_answered(self._read_heartbeats)
         self._tasks = [
@@ -255,7 +255,7 @@ class Members:
     async def _keep_renewing(self) -> None:
         pauses = Pauses(self._js)
         while True:
-            if self.lease.over:
+            if self.lease.is_over:
                 self.lapse()
             self._renew_now.clear()
             if await self._renew():
@@ -299,7 +299,7 @@ class Members:
         return False
 
     def _acknowledged(self, lease: Lease, sent_at: float) -> bool:
-        begins = not lease.valid()
+        begins = not lease.is_valid()
         if not lease.acknowledged(sent_at):
             return False
         if begins:

@@ -26,7 +26,7 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, check_created, read_checkpoint
 from streams.journal.envelope import decode_flush, encode_fact, encode_flush, message_id
 from streams.journal.fence import Appended, Overtaken, append
-from streams.journal.leadership import info_since, is_last, replicated
+from streams.journal.leadership import info_since, is_last, is_replicated
 from streams.journal.refusal import RecordedLoss, check_record, compare_or_refuse
 from streams.journal.routing_progress import NOTHING_ROUTED, RoutingProgress
 from streams.lost_tails.marks import UNKNOWN_MARKS, Mark, Marks
@@ -239,7 +239,7 @@ async def draft_claim(
         routing=record.routing,
         predecessor=record.predecessor,
         marks=marks,
-        replicated=replicated(deliveries) or replicated(actors),
+        replicated=is_replicated(deliveries) or is_replicated(actors),
     )
 
 

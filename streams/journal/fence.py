@@ -34,7 +34,7 @@ class Overtaken(Struct, frozen=True):
     last: StoredMessage | None
 
 
-def follows(message: StoredMessage) -> int:
+def predecessor_position(message: StoredMessage) -> int:
     """The message after which this one was appended; 0 if it was the first, or is not Angarium's."""
     expected = message.headers.get(EXPECTED, "")
     return int(expected) if expected.isascii() and expected.isdigit() else 0

@@ -2,7 +2,7 @@
 
 A flush is sent at most 200 ms after its oldest fact was added, or when its facts name 256 events; the first
 one after a silence, within 50 ms; an urgent one, at once. It is limited to a quarter of the server's largest
-message. Adding facts never waits: the listener is told when they are confirmed, and `stalled` says when
+message. Adding facts never waits: the listener is told when they are confirmed, and `is_stalled` says when
 nothing new may start.
 
 Small flushes of all shards keep a common tick of 50 ms. Otherwise a node with a gentle load would wake up for
@@ -186,7 +186,7 @@ class Journal:
     # ---- what the actors see
 
     @property
-    def stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         """True if nothing new may start: an append is unconfirmed for over 1 s, or none is made."""
         if self._task is None or self._ended:
             return True
@@ -343,7 +343,7 @@ class Journal:
             facts.append(fact)
             match entry.fact:
                 case AttemptFailed() | Throttled():
-                    groups = groups or entry.fact.grouped
+                    groups = groups or entry.fact.is_grouped
         entries, self._waiting = self._waiting[: len(facts)], self._waiting[len(facts) :]
         self._waiting_events = sum(event_count(each.fact) for each in self._waiting)
         floor = max(self.floor, self._listener.floor_for_flush(self.confirmed_index + len(entries)))

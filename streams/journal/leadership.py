@@ -21,7 +21,7 @@ ANSWER_BYTES_MAX = 32 << 20
 """Size of the answer to such a request, in bytes. The server stops at some 64 MiB."""
 
 
-def replicated(info: StreamInfo) -> bool:
+def is_replicated(info: StreamInfo) -> bool:
     """True if the stream may have had another leader."""
     return int(info.config.get("num_replicas", 1)) > 1
 
@@ -139,7 +139,7 @@ async def last_messages(js: JetStream, stream: str, subject: str, up_to: int) ->
 async def _ensure_beyond(js: JetStream, stream: str, position: int) -> None:
     """Return if everything up to `position` was purged. Raises `Unavailable` otherwise."""
     info = await js.existing_stream(stream)
-    if info.first <= position and replicated(info):
+    if info.first <= position and is_replicated(info):
         raise Unavailable(
             f"{stream}: the leader has nothing at {position} or after it, its end is {info.last}"
         )

@@ -11,7 +11,7 @@ LOADS_MAX = 32
 requests, including heartbeats."""
 
 
-async def immediately() -> None:
+async def no_wait() -> None:
     """Wait for nothing."""
 
 
@@ -21,7 +21,7 @@ class LoadSlots:
     `begin` is awaited before each block: it may spread them over several turns of the event loop.
     """
 
-    def __init__(self, slots: int = LOADS_MAX, begin: Callable[[], Awaitable[None]] = immediately) -> None:
+    def __init__(self, slots: int = LOADS_MAX, begin: Callable[[], Awaitable[None]] = no_wait) -> None:
         self._begin = begin
         self._free = slots
         self._order = count()

@@ -37,7 +37,7 @@ PART_TIMEOUT_S = 15.0
 READ_AT_ONCE = 16
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class ParkedPart(Struct, frozen=True, kw_only=True):
     """A part of the list as of the journal position `as_of`: receivers with their wake-up times, if known."""
 
     v: int = VERSION
@@ -45,7 +45,7 @@ class Part(Struct, frozen=True, kw_only=True):
     receivers: dict[str, float | None]
 
 
-_decoder = msgspec.json.Decoder(Part)
+_decoder = msgspec.json.Decoder(ParkedPart)
 
 
 class Incomplete(AngariumError):
@@ -63,7 +63,7 @@ class ParkedReceivers:
         self._part_of: dict[str, int] = {}
         self._with_room: list[int] = []
 
-    def read(self, parts: Iterable[Part]) -> None:
+    def read(self, parts: Iterable[ParkedPart]) -> None:
         """Take the stored parts. A receiver may be in two of them, after a write that was never finished."""
         for part in parts:
             number = self._append(part.as_of)
@@ -76,7 +76,7 @@ class ParkedReceivers:
     def update(self, states: Iterable[State]) -> None:
         """Update the list from the confirmed states of these actors."""
         for state in states:
-            if state.unfinished:
+            if state.is_unfinished:
                 self.add(state.receiver, state.wakes_at)
             elif state.receiver in self._part_of:
                 self._remove(state.receiver)
@@ -102,7 +102,7 @@ class ParkedReceivers:
 
     def encode(self, number: int, as_of: int) -> bytes:
         """The part, as it is stored."""
-        return msgspec.json.encode(Part(as_of=as_of, receivers=self._parts[number]))
+        return msgspec.json.encode(ParkedPart(as_of=as_of, receivers=self._parts[number]))
 
     def as_of(self, position: int) -> tuple[int, ...]:
         """The journal position of each part after the changed ones are written as of `position`.
@@ -177,7 +177,7 @@ async def read_parked_receivers(
     return found
 
 
-async def _read_part(js: JetStream, names: Names, shard: int, number: int, as_of: int) -> Part:
+async def _read_part(js: JetStream, names: Names, shard: int, number: int, as_of: int) -> ParkedPart:
     """Read a part from the leader; a leader that was deposed may unknowingly return an older one."""
     subject, pauses = names.actor_keys.parked_receivers(shard, number), Pauses()
     loop = asyncio.get_running_loop()

@@ -21,7 +21,7 @@ from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, check_created, decode_checkpoint
 from streams.journal.claim import Claim, NotOwned, still_owns
 from streams.journal.envelope import Flush, decode_flush
-from streams.journal.fence import follows
+from streams.journal.fence import predecessor_position
 from streams.journal.leadership import info_since, is_last
 from streams.journal.load_slots import LoadSlots
 from streams.journal.parked_receivers import Incomplete, ParkedReceivers, read_parked_receivers
@@ -153,7 +153,7 @@ async def read_tail(
                 return NotOwned(
                     f"another node owns it: its journal continues after our claim at {claim.journal_position}"
                 )
-            if follows(message) > at:
+            if predecessor_position(message) > at:
                 return await _broken(js, names, claim, at, message)
             at = message.position
             flush = decode_flush(message.data, f"message {at} of {names.journal}")
@@ -171,7 +171,7 @@ async def _broken(js: JetStream, names: Names, claim: Claim, at: int, message: S
     raise StreamRecreated(
         f"{names.actors} was restored to an older state than {names.journal}, or the journal was purged: "
         f"shard {claim.shard} is known up to {at}, but what the journal has at {message.position} follows "
-        f"{follows(message)}; see angarium doctor"
+        f"{predecessor_position(message)}; see angarium doctor"
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from streams.installation.topology import Names
-from streams.lost_tails.comparison import Loss, find_loss, is_there
+from streams.lost_tails.comparison import Loss, find_loss, has_message
 from streams.lost_tails.marks import Mark, Marks
 from streams.nats.answers import Refused, Stored
 from streams.nats.errors import StreamRecreated
@@ -54,7 +54,7 @@ async def compare_or_refuse(
                 await refuse(js, names, shard, epoch, loss, refusal)
             raise StreamRecreated(loss.why)
     if recorded is not None:
-        if not await is_there(js, recorded.stream, recorded.mark):
+        if not await has_message(js, recorded.stream, recorded.mark):
             raise StreamRecreated(recorded.why)
         await lift(js, names, shard, epoch)
 
@@ -74,7 +74,7 @@ async def is_missing(js: JetStream, recorded: RecordedLoss) -> bool:
     """
     if await find_loss(js, recorded.stream, recorded.mark) is not None:
         return True
-    return not await is_there(js, recorded.stream, recorded.mark)
+    return not await has_message(js, recorded.stream, recorded.mark)
 
 
 async def refuse(

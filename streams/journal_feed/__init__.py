@@ -1,4 +1,4 @@
-"""Follows the whole journal from outside, to keep records: nothing here belongs to a shard's owner.
+"""Follows the whole journal from outside a node: for the ledger, `tail` and `top`.
 
 Read `journal_reader` first.
 """

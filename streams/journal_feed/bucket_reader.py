@@ -55,7 +55,7 @@ class BucketReader:
             page = await retry_until_answered(
                 lambda: self._js.read(self._stream, ALL_SUBJECTS, known.position + 1)
             )
-            if not known.doubtful:
+            if not known.is_doubtful:
                 break  # Otherwise these messages may be from another bucket.
         if page.messages:
             last = page.messages[-1]

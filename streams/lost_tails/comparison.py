@@ -100,6 +100,6 @@ def _instant(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-async def is_there(js: JetStream, stream: str, mark: Mark) -> bool:
+async def has_message(js: JetStream, stream: str, mark: Mark) -> bool:
     """True if the leader has any message at that position."""
     return await retry_until_answered(lambda: js.message(stream, mark.position)) is not None

@@ -37,8 +37,8 @@ class Marks(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not rose:
             return self
         return Marks(
-            deliveries=higher(self.deliveries, other.deliveries),
-            events=higher(self.events, other.events),
+            deliveries=higher_mark(self.deliveries, other.deliveries),
+            events=higher_mark(self.events, other.events),
             source_offsets=self.source_offsets or other.source_offsets,
         )
 
@@ -57,6 +57,6 @@ NO_MARK = UNKNOWN_MARKS.deliveries
 """No message."""
 
 
-def higher(one: Mark, other: Mark) -> Mark:
+def higher_mark(one: Mark, other: Mark) -> Mark:
     """The mark with the higher position; the first if both are the same."""
     return other if other.position > one.position else one

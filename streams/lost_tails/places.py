@@ -53,7 +53,7 @@ class BucketPlace:
 
     async def check_created(self) -> None:
         """Doubt the place if the bucket has been recreated. Raises as `compare` does."""
-        if self.doubtful:
+        if self.is_doubtful:
             return  # Compared anyway.
         info = await self._js.existing_stream(self._stream)
         if info.created != self.read_to.created:
@@ -68,7 +68,7 @@ class BucketPlace:
         self._compared = -1
 
     @property
-    def doubtful(self) -> bool:
+    def is_doubtful(self) -> bool:
         """True if the connection was lost since the last comparison: messages may be of another bucket."""
         return self._compared != self._js.connection_changes
 
@@ -77,7 +77,7 @@ class BucketPlace:
 
         Raises `Unavailable`, and `ApiError` if there is no such bucket.
         """
-        if not self.doubtful:
+        if not self.is_doubtful:
             return True
         now, changes = asyncio.get_running_loop().time(), self._js.connection_changes
         if self._doubtful_since is None:

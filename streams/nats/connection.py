@@ -118,7 +118,7 @@ class NatsWire:
         self._opened = True
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         return self._client.is_connected
 
     @property

@@ -99,7 +99,7 @@ class JetStream:
         self._listeners: list[Callable[[bool], None]] = []
         self._back = asyncio.Event()
         self._calm_from = 0.0
-        self.gathered_log = GatheredLog(lambda: self.disturbed)
+        self.gathered_log = GatheredLog(lambda: self.is_disturbed)
         wire.on_change(self.connection_changed)
 
     async def start(self) -> None:
@@ -145,9 +145,9 @@ class JetStream:
         return task.result()
 
     @property
-    def disturbed(self) -> bool:
+    def is_disturbed(self) -> bool:
         """True if NATS is away or has just returned, which explains failures."""
-        return not self.wire.connected or asyncio.get_running_loop().time() < self._calm_from
+        return not self.wire.is_connected or asyncio.get_running_loop().time() < self._calm_from
 
     async def reconnected(self, within_s: float) -> bool:
         """Wait up to `within_s` for a new connection; returns True as soon as there is one."""
@@ -222,7 +222,7 @@ class JetStream:
             raise ValueError(f"a batch has 1 to {BATCH_MAX} messages, not {len(puts)}")
         if any(_size(put.data, put.headers) > self.wire.max_payload for put in puts):
             return Refused(MESSAGE_TOO_LARGE, "message size exceeds the server's max_payload")
-        if not self.wire.connected:
+        if not self.wire.is_connected:
             return Unanswered("not connected to NATS")
         batch = f"{self._batch_prefix}-{next(self._batches)}"
         try:

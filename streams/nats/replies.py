@@ -205,7 +205,7 @@ class Replies:
         """Why nothing can be asked at the moment."""
         if self._subscription is None:
             return Unanswered("stopped")
-        if not self._wire.connected:
+        if not self._wire.is_connected:
             return Unanswered("not connected to NATS")
         return self._deaf
 
@@ -243,7 +243,7 @@ class Replies:
 
     def _ask_again(self, now: float) -> None:
         for token, request in self._requests.items():
-            if request.again_at is not None and request.again_at <= now and self._wire.connected:
+            if request.again_at is not None and request.again_at <= now and self._wire.is_connected:
                 request.again_at = now + 2 * (now - request.asked_at)
                 self._wire.send((request.put,), (self._prefix + token,))
 

@@ -58,7 +58,7 @@ class ReasonLog:
 
     def log_once(self, why: str, **fields: Any) -> None:
         """Log the reason, unless that was done before; `fields` belong to this occurrence."""
-        level = logging.DEBUG if self._js.disturbed else logging.WARNING
+        level = logging.DEBUG if self._js.is_disturbed else logging.WARNING
         if (level, why) != self._logged:
             self._logged = level, why
             self._write(level, why, self._fields | fields)

@@ -38,7 +38,7 @@ class Wire(Protocol):
     """One connection to a NATS server (or cluster), which reconnects forever when it breaks."""
 
     @property
-    def connected(self) -> bool: ...
+    def is_connected(self) -> bool: ...
 
     @property
     def max_payload(self) -> int:

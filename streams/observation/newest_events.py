@@ -11,7 +11,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_for_command
-from streams.routing.fanout import event_in
+from streams.routing.fanout import event_of_message
 
 FIRST_SPAN = 256
 """Positions from the end of the stream that are searched at first; then four times as many, and so on."""
@@ -93,7 +93,7 @@ class _Search:
     def _take(self, message: StoredMessage, events_max: int) -> None:
         """Keep an event that is newer than those of its span that were found before."""
         self._read_bytes += len(message.data)
-        event = event_in(self._names, message)
+        event = event_of_message(self._names, message)
         if event.malformed or not self._wanted(event):
             return
         self.found.append(event)

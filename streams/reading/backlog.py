@@ -18,7 +18,7 @@ from actors.ports import BacklogPage, ShardPage
 from streams.installation.topology import Names
 from streams.journal.leadership import ensure_no_message, info_since, last_messages, message_at
 from streams.lost_tails.deletion import delete_known
-from streams.lost_tails.marks import NO_MARK, Mark, higher
+from streams.lost_tails.marks import NO_MARK, Mark, higher_mark
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError, NotPermitted
 from streams.nats.jetstream import JetStream
@@ -57,7 +57,7 @@ class Backlog:
             found = await self._page(subject, after, up_to, count_max)
         end = found[-1].position if found else up_to
         if found:
-            self.mark = higher(self.mark, Mark(position=end, stored_at=found[-1].stored_at))
+            self.mark = higher_mark(self.mark, Mark(position=end, stored_at=found[-1].stored_at))
         return BacklogPage(events=[stored_event(each) for each in found], complete=end >= up_to)
 
     async def read_all(self, after: int, up_to: int, count_max: int) -> ShardPage:

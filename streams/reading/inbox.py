@@ -81,9 +81,9 @@ class Inbox:
         return self._reader.mark
 
     @property
-    def compared(self) -> bool:
+    def is_compared(self) -> bool:
         """True if, since the order was last in doubt, the stream was compared and is the known one."""
-        return self._reader.compared
+        return self._reader.is_compared
 
     @property
     def consumers(self) -> int:

@@ -145,7 +145,7 @@ def is_content_type(text: str) -> bool:
     return _CONTENT_TYPE.match(text) is not None
 
 
-def trace(traceparent: str, tracestate: str) -> tuple[str, str]:
+def valid_trace_headers(traceparent: str, tracestate: str) -> tuple[str, str]:
     """The two trace headers as they are passed on: empty if they are not valid W3C Trace Context."""
     if not _TRACEPARENT.match(traceparent):
         return "", ""

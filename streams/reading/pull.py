@@ -150,7 +150,7 @@ class Puller:
     def repeat_ack(self) -> None:
         """Send the last ack, again: it may have been lost."""
         _, reply = self._acked
-        if reply and self._js.wire.connected:
+        if reply and self._js.wire.is_connected:
             self._js.wire.send((Put(reply, ACK),), ("",))
 
     def _want(self) -> None:

@@ -115,14 +115,14 @@ class Reader:
         return self._marks.highest(self._known_mark())
 
     @property
-    def compared(self) -> bool:
+    def is_compared(self) -> bool:
         """True if the stream was compared, and nothing has put the order in doubt since."""
-        return self._marks.compared
+        return self._marks.is_compared
 
     @property
     def trusted_consumer(self) -> int | None:
         """The number of the current consumer, or None if the stream has to be compared first."""
-        return self.consumers if self.compared else None
+        return self.consumers if self.is_compared else None
 
     def note(self, mark: Mark) -> None:
         """Note a message that was read in another way: the present consumer has the same stream."""
@@ -164,7 +164,7 @@ class Reader:
                 return
             self.received = begins
             self.consumers += 1
-            self._marks.compared = True
+            self._marks.is_compared = True
             self._puller = Puller(
                 self._js,
                 self._stream,
@@ -225,7 +225,7 @@ class Reader:
             wanted = consumer_for_claim(self._consumer, self._subjects, after + 1)
             await self._js.consumer_create(stream, wanted, timeout_s)
         except (Unavailable, ApiError) as error:
-            self._delete()  # It may have been made all the same.
+            self._delete()  # It may have been made nevertheless.
             return str(error)
         return after
 
@@ -237,11 +237,11 @@ class Reader:
     def _delete(self) -> None:
         """Delete the consumer without waiting: if the server does not hear it, it goes by itself."""
         name, self._consumer = self._consumer, ""
-        if name and self._js.wire.connected:
+        if name and self._js.wire.is_connected:
             self._js.consumer_delete(self._stream, name)
 
     def _pass_on(self, message: Message, info: DeliveryInfo) -> None:
-        if not self._marks.compared:
+        if not self._marks.is_compared:
             return  # It came after a gap.
         try:
             self._on_message(message, info)
@@ -257,7 +257,7 @@ class Reader:
             self.unread = info.pending
 
     def _on_gap(self, reason: str) -> None:
-        if self._js.disturbed:
+        if self._js.is_disturbed:
             log.debug("reader.gap", extra={"consumer": self._consumer, "why": reason})
         else:
             self._js.gathered_log(log, logging.INFO, "reader.gap", reason, consumer=self._consumer)

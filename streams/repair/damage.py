@@ -5,13 +5,13 @@ from msgspec import Struct
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
 from streams.journal.refusal import is_missing, read_recorded_loss
-from streams.lost_tails.comparison import find_loss, is_there
-from streams.lost_tails.marks import NO_MARK, Mark, higher
+from streams.lost_tails.comparison import find_loss, has_message
+from streams.lost_tails.marks import NO_MARK, Mark, higher_mark
 from streams.nats.answers import StreamInfo
 from streams.nats.errors import RepairError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import retry_until_answered, stream_info
-from streams.repair.stream_history import StreamHistory, last_same, read_history
+from streams.repair.stream_history import StreamHistory, last_unchanged_mark, read_history
 
 NOT_COMPLETE = Mark(position=1 << 62)
 """A mark whose message no stream ever has: while it is recorded, no node runs the shard."""
@@ -42,7 +42,7 @@ class Damage(Struct, frozen=True, kw_only=True):
     missing: bool = False
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.gaps or self.recreated or self.cut_off or self.missing)
 
 
@@ -68,7 +68,7 @@ async def find_damage_with_history(js: JetStream, names: Names, shard: int) -> t
         suspect = recorded.mark if recorded is not None and concerned else NO_MARK
         if stream in recreated:
             kept = Mark(position=infos[stream].first - 1)
-            gaps.append(LostTail(stream=stream, kept=kept, known=higher(suspect, latest)))
+            gaps.append(LostTail(stream=stream, kept=kept, known=higher_mark(suspect, latest)))
         elif (gap := await _find_gap(js, infos[stream], latest, suspect, marks)) is not None:
             gaps.append(gap)
     keys = await retry_until_answered(lambda: js.subjects(names.actors, names.actor_keys.snapshots_in(shard)))
@@ -91,11 +91,11 @@ async def _find_gap(
     """
     for mark in sorted({suspect, latest} - {NO_MARK}, key=lambda each: each.position):
         gone = await find_loss(js, info.name, mark) is not None
-        if not gone and (mark.position < info.first or await is_there(js, info.name, mark)):
+        if not gone and (mark.position < info.first or await has_message(js, info.name, mark)):
             continue
-        kept, differs = await last_same(js, info.name, marks, mark)
+        kept, differs = await last_unchanged_mark(js, info.name, marks, mark)
         if gone or differs or mark == suspect:
-            return LostTail(stream=info.name, kept=kept, known=higher(suspect, latest))
+            return LostTail(stream=info.name, kept=kept, known=higher_mark(suspect, latest))
     return None
 
 

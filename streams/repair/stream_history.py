@@ -60,7 +60,9 @@ def _up_to(mark: Mark, marks: set[Mark]) -> set[Mark]:
     return {each for each in marks if each.position <= mark.position}
 
 
-async def last_same(js: JetStream, stream: str, marks: Iterable[Mark], lost: Mark) -> tuple[Mark, bool]:
+async def last_unchanged_mark(
+    js: JetStream, stream: str, marks: Iterable[Mark], lost: Mark
+) -> tuple[Mark, bool]:
     """The highest of these messages that the stream still has, and whether others took the place of any.
 
     If it has none of them, the position before its first message is returned. `lost` is a message that it no

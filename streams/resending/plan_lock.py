@@ -34,7 +34,7 @@ LEASES_WAITED = 1.1
 late."""
 
 
-class Busy(AngariumError):
+class LockHeld(AngariumError):
     """Another process holds the lock. `remedy` says who that is, as far as it is known, and what to do."""
 
     def __init__(self, text: str, *, work: str = "", remedy: str = "") -> None:
@@ -98,8 +98,8 @@ class PlanLock(Generic[P]):
         """Take the lock; `plan` then contains the work that the previous plan has left undone.
 
         If the previous holder did not release the lock, this waits until that holder certainly cannot
-        continue, or has released it; `waiting` gets its plan and the number of seconds. Raises `Busy` as soon
-        as the holder continues nevertheless.
+        continue, or has released it; `waiting` gets its plan and the number of seconds. Raises `LockHeld` as
+        soon as the holder continues nevertheless.
         """
         before = await self.read()
         if before is not None and before.held:
@@ -113,9 +113,9 @@ class PlanLock(Generic[P]):
             self.plan = self.carried_over(before)
         await self.store()
 
-    def _runs(self, holder: P) -> Busy:
+    def _runs(self, holder: P) -> LockHeld:
         by = f" by {holder.by}" if holder.by else ""
-        return Busy(
+        return LockHeld(
             f"another {self._work} is running",
             work=self._work,
             remedy=f", begun{by} at {rfc3339(holder.at)}; wait until it ends, then run this one again",
@@ -136,8 +136,8 @@ class PlanLock(Generic[P]):
     async def store(self, **changes: Any) -> None:
         """Store the plan with these changes; `held=False` releases the lock.
 
-        Raises `Busy`, and `Unavailable`: then the plan may or may not be stored. Raises `NotPermitted` for a
-        command whose user may not publish there.
+        Raises `LockHeld`, and `Unavailable`: then the plan may or may not be stored. Raises `NotPermitted`
+        for a command whose user may not publish there.
         """
         plan = replace(self.plan, **changes, step=self.plan.step + 1)
         sent_at = self.time.boottime()
@@ -151,7 +151,7 @@ class PlanLock(Generic[P]):
             case Appended(position):
                 self.plan, self._revision, self._ends_at = plan, position, sent_at + self.lease_s
             case Overtaken():
-                raise Busy(
+                raise LockHeld(
                     f"another {self._work} started in between",
                     work=self._work,
                     remedy="; run this one again to continue",
@@ -209,7 +209,7 @@ class PlanLock(Generic[P]):
         """Hold the lock and know that the source is there, both at this moment; False if it is gone."""
         while True:
             await self.ensure_held()
-            if sources.certain(position):
+            if sources.is_certain(position):
                 return True
             if not await sources.ask(position):
                 return False

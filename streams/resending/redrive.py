@@ -80,7 +80,7 @@ def _is_copy(message: StoredMessage, letter: Letter, nonce: str) -> bool:
 
 def why_not_sendable(letter: Letter) -> str | None:
     """The reason why it cannot be sent again; None if it can."""
-    if letter.body_gone:
+    if letter.is_body_gone:
         return GONE
     if UNREAD in letter.headers:  # Only letters of older versions; without their headers they have no id.
         return TOO_LARGE
@@ -114,8 +114,8 @@ class Redrive:
     `receivers_end` is the newest change to any receiver when the letters were chosen: at its beginning, if it
     is not given. A receiver that is removed after that gets no letters, even if it is put
     again.
-    Raises `Busy` if another redrive came, and `Unavailable` if NATS is away for long. If it is run again, it
-    continues: letters that had been sent are not sent again.
+    Raises `LockHeld` if another redrive came, and `Unavailable` if NATS is away for long. If it is run again,
+    it continues: letters that had been sent are not sent again.
     """
 
     def __init__(

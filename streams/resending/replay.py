@@ -64,8 +64,8 @@ class Replayed(Struct):
 class Replay:
     """The replay of one command, under the lock that it holds, with at least `pace_s` between two copies.
 
-    Raises `Busy` if another replay came, ReceiverRemoved, and `Unavailable` if NATS is away for long. If it
-    is resumed, it continues: events that had been sent are not sent again. It stops between two copies, or
+    Raises `LockHeld` if another replay came, ReceiverRemoved, and `Unavailable` if NATS is away for long. If
+    it is resumed, it continues: events that had been sent are not sent again. It stops between two copies, or
     pages, once it is `halted`, and if the next copy is not due for `patience_s`; the plan then says when it
     is due.
     """
@@ -212,7 +212,7 @@ class Replay:
             await self._wait()
             if self.done.stopped:
                 return
-            if not self._sources.certain(event.position):
+            if not self._sources.is_certain(event.position):
                 await self._sources.ask(*(each.position for each in wanted[number : number + self._ahead]))
             place = places[event.position]
             match await self._publish(page[place], event):

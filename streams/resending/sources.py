@@ -41,7 +41,7 @@ class CheckedSources:
         """The current time, to be noted before a question, and passed to `remember`."""
         return self._time.boottime()
 
-    def certain(self, position: int) -> bool:
+    def is_certain(self, position: int) -> bool:
         """True if the leader has said less than a lease ago that the message is there."""
         return self.now() < self._until.get(position, -math.inf)
 

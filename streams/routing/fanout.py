@@ -56,7 +56,7 @@ def published_event(
     )  # fmt: skip
 
 
-def event_in(names: Names, message: StoredMessage) -> Event:
+def event_of_message(names: Names, message: StoredMessage) -> Event:
     """The event in a message of the events stream, even in one that is in no partition."""
     is_stray = names.partition_and_tenant(message.subject) is None
     address = names.published_to(message.subject) if is_stray else names.address_of_event(message.subject)

@@ -9,12 +9,12 @@ from actors.ids import is_tenant
 from actors.machine.event import Event
 from actors.tenant_settings import SettingsByTenant
 from streams.clock import SystemTime
-from streams.routing.choosing.choice import ReceiverChoice
-from streams.routing.choosing.failures import ChoiceTotals, FailedFilter
-from streams.routing.choosing.sending_rules import SendingRule, SendingRules
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.routed_events import RoutedEvent
+from streams.routing.selection.receiver_selection import ReceiverSelection
+from streams.routing.selection.selection_totals import FailedFilter, SelectionTotals
+from streams.routing.selection.sending_rules import SendingRule, SendingRules
 
 LETTERS_AT_ONCE = 32
 """Dead letters of evicted events under way at a time, in all partitions of a node."""
@@ -35,7 +35,7 @@ class RoutingTotals(Struct):
     unmatched: int = 0
     malformed: int = 0
     evicted: int = 0
-    choices: ChoiceTotals = field(default_factory=ChoiceTotals)
+    selections: SelectionTotals = field(default_factory=SelectionTotals)
 
 
 class EventsByTenant:
@@ -100,8 +100,8 @@ class Routing(Struct, frozen=True):
         else:
             self.routed_by_tenant.add_new(tenant)
 
-    def choice(self, tenant: str, event: Event) -> ReceiverChoice:
-        """The choice among the receivers that subscribe to an event.
+    def selection(self, tenant: str, event: Event) -> ReceiverSelection:
+        """The selection among the receivers that subscribe to an event.
 
         An event about an alert is not for the receiver that it is about: one that is down would get an event
         about each of its own alerts.
@@ -109,5 +109,5 @@ class Routing(Struct, frozen=True):
         receivers = self.match(tenant, event.type, event.stored_at)
         if event.about:
             receivers = tuple(each for each in receivers if each != event.about)
-        rules, totals = self.rules(tenant), self.totals.choices
-        return ReceiverChoice(event, receivers, rules, totals, self.on_filter_failure)
+        rules, totals = self.rules(tenant), self.totals.selections
+        return ReceiverSelection(event, receivers, rules, totals, self.on_filter_failure)

@@ -11,8 +11,8 @@ from msgspec import Struct
 from actors.machine.event import Event
 from streams.journal.routing_progress import RoutingProgress
 from streams.nats.protocol import SharedHeaders
-from streams.routing.choosing.choice import ReceiverChoice
 from streams.routing.fanout import copy_headers
+from streams.routing.selection.receiver_selection import ReceiverSelection
 
 UNRECORDED_MAX = 4096
 """Routed events of a partition that are kept until that is recorded, some 500 bytes each."""
@@ -65,7 +65,15 @@ class EventInMemory:
     """An event that is not matched yet, or has unconfirmed copies."""
 
     __slots__ = (
-        "came_at", "choice", "copies", "event", "headers", "position", "size", "tenant", "unconfirmed",
+        "came_at",
+        "copies",
+        "event",
+        "headers",
+        "position",
+        "selection",
+        "size",
+        "tenant",
+        "unconfirmed",
     )  # fmt: skip
 
     def __init__(self, tenant: str, event: Event, source: int, came_at: float) -> None:
@@ -73,7 +81,7 @@ class EventInMemory:
         self.event = event
         self.position = event.position
         self.came_at = came_at
-        self.choice: ReceiverChoice | None = None
+        self.selection: ReceiverSelection | None = None
         headers = copy_headers(event, source)
         self.headers = headers if event.malformed else SharedHeaders(headers)
         self.copies = self.unconfirmed = 0

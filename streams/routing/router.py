@@ -34,7 +34,7 @@ from streams.nats.wire import Message
 from streams.reading.reader import Reader, ReadingTerms
 from streams.reading.reply_subject import DeliveryInfo
 from streams.routing.ahead_reader import AheadReader
-from streams.routing.fanout import event_in, published_event
+from streams.routing.fanout import event_of_message, published_event
 from streams.routing.lanes import Lanes
 from streams.routing.node_routing import Routing
 from streams.routing.parked_tenants_reader import ParkedTenantsReader
@@ -236,7 +236,7 @@ class Router:
         return EventInMemory(tenant, event, source, self._routing.freshness.now())
 
     def _read_event(self, tenant: str, message: StoredMessage) -> EventInMemory:
-        return self._in_memory(tenant, event_in(self._names, message))
+        return self._in_memory(tenant, event_of_message(self._names, message))
 
     async def _match(self) -> None:
         """Match the events that have come, in the order of each tenant, with fresh configurations."""
@@ -247,8 +247,8 @@ class Router:
             freshness = self._routing.freshness
             while (waiting := self._next_to_distribute()) is not None:
                 await freshness.cover(waiting.came_at)
-                chosen, steps = await self._choose(waiting)
-                if not chosen:
+                done, steps = await self._select(waiting)
+                if not done:
                     self._tenants.match_later(waiting)
                     await asyncio.sleep(0)
                     continue
@@ -298,17 +298,17 @@ class Router:
             delay_s = token_at - self._routing.freshness.now()
             self._token_timer = asyncio.get_running_loop().call_later(delay_s, self._matchable.set)
 
-    async def _choose(self, waiting: EventInMemory) -> tuple[bool, int]:
-        """Choose the receivers: True if that is done, False if it goes on in the tenant's next turn.
+    async def _select(self, waiting: EventInMemory) -> tuple[bool, int]:
+        """Select the receivers: True if that is done, False if it continues in the tenant's next turn.
 
         Also returns the steps that were taken since other work had a turn.
         """
         if waiting.event.malformed or waiting.event.deliver_at or waiting.event.only_for:
             return True, 0
-        if waiting.choice is None:
-            waiting.choice = self._routing.choice(waiting.tenant, waiting.event)
-        done = waiting.choice.is_complete or await waiting.choice.advance()
-        return done, waiting.choice.steps_in_a_row
+        if waiting.selection is None:
+            waiting.selection = self._routing.selection(waiting.tenant, waiting.event)
+        done = waiting.selection.is_complete or await waiting.selection.advance()
+        return done, waiting.selection.steps_in_a_row
 
     async def _distribute(self, waiting: EventInMemory) -> None:
         event, totals = waiting.event, self._routing.totals
@@ -316,15 +316,15 @@ class Router:
             self._store_until_due(waiting)
             return
         self._routing.count_event(waiting.tenant)
-        choice, waiting.choice = waiting.choice, None
+        selection, waiting.selection = waiting.selection, None
         if event.only_for and not event.malformed:
             lanes: tuple[str, ...] = (f"{waiting.tenant}.{event.only_for}",)
-        elif choice is None:
+        elif selection is None:
             totals.malformed += 1
             lanes = (f"{waiting.tenant}.{MALFORMED_RECEIVER}",)
         else:
-            lanes = choice.chosen
-            totals.unmatched += choice.is_unmatched
+            lanes = selection.receivers
+            totals.unmatched += selection.is_unmatched
         waiting.copies = waiting.unconfirmed = len(lanes)
         self._charge(len(lanes) * COPY_BYTES)
         self._tenants.note_matched(waiting, len(lanes))

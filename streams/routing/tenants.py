@@ -102,7 +102,7 @@ class TenantInMemory(Generic[T]):
         self.passed_to = self.read_to = self.waived_to = 0
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return len(self.events) >= EVENTS_MAX or self.bytes >= BYTES_MAX
 
     @property
@@ -128,7 +128,7 @@ class TenantInMemory(Generic[T]):
         return next(iter(self.events), self.read_to + 1)
 
     @property
-    def caught_up(self) -> bool:
+    def has_caught_up(self) -> bool:
         """True if everything of a parked tenant up to `passed_to` was read and is routed."""
         return self.read_to >= self.passed_to and self.unrouted_from > self.passed_to
 
@@ -195,8 +195,8 @@ class Tenants(Generic[T]):
         if tenant is None:
             return True
         if tenant.parked:
-            return tenant.read_to >= tenant.passed_to and not tenant.full
-        return not (tenant.full and may_park and len(self.parked) < PARKED_MAX)
+            return tenant.read_to >= tenant.passed_to and not tenant.is_full
+        return not (tenant.is_full and may_park and len(self.parked) < PARKED_MAX)
 
     def drop(self, name: str, position: int) -> None:
         """Leave the event that arrives to the stream; its tenant is parked from now on."""
@@ -251,7 +251,7 @@ class Tenants(Generic[T]):
 
     def _tidy(self, name: str, tenant: TenantInMemory[T]) -> None:
         """Unpark a tenant that has caught up; forget an idle one."""
-        if tenant.parked and tenant.caught_up:
+        if tenant.parked and tenant.has_caught_up:
             tenant.parked = tenant.read_singly = False
             del self.parked[name]
         idle = not (tenant.parked or tenant.events or tenant.queued_to_match)
@@ -446,7 +446,7 @@ class Tenants(Generic[T]):
         return self._without_token[0][0] if self._without_token else None
 
     def match_later(self, event: T) -> None:
-        """Take an event back whose matching goes on in its tenant's next turn; it needs no other token."""
+        """Take back an event whose matching continues in its tenant's next turn; it needs no second token."""
         tenant = self.by_name[event.tenant]
         tenant.unmatched.appendleft(event)
         tenant.waived_to = max(tenant.waived_to, event.position)

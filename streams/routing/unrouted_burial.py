@@ -72,10 +72,10 @@ class UnroutedBurial:
             return [f"{tenant}.{MALFORMED_RECEIVER}"]
         if event.only_for:
             return [f"{tenant}.{event.only_for}"]
-        choice = self._routing.choice(tenant, event)
-        while not await choice.advance():  # noqa: ASYNC110 - nothing is waited for.
+        selection = self._routing.selection(tenant, event)
+        while not await selection.advance():  # noqa: ASYNC110 - nothing is waited for.
             await asyncio.sleep(0)
-        return choice.chosen
+        return selection.receivers
 
     async def _store_all(self, letters: Sequence[_Letter]) -> None:
         """Store these letters, however often that has to be tried."""

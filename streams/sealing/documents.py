@@ -12,7 +12,7 @@ from msgspec import Struct
 from actors.configuration.secret_places import is_sealed, with_secrets
 from streams.sealing.keys import CannotOpen, Keys, key_of
 
-IN_CLEAR = ""
+UNENCRYPTED = ""
 """Stands for the key of secrets that are not sealed."""
 
 
@@ -31,12 +31,12 @@ class SealedMembers(Struct, frozen=True):
     """The members as they may be stored.
 
     - `problems`: sealed texts that are neither stored nor can be opened.
-    - `in_clear`: places of secrets that are new and not sealed, for want of a key.
+    - `unencrypted`: places of secrets that are new and not sealed, because there is no key.
     """
 
     members: dict[str, Any]
     problems: tuple[str, ...]
-    in_clear: tuple[str, ...]
+    unencrypted: tuple[str, ...]
 
 
 def opened(keys: Keys, receiver: str, members: dict[str, Any]) -> OpenedMembers:
@@ -64,7 +64,7 @@ def sealed(keys: Keys, receiver: str, members: dict[str, Any], stored: dict[str,
     """Seal all secrets, if there is a key; `stored`: the members that they replace, as they are stored."""
     there = _stored_texts(keys, receiver, stored)
     problems: list[str] = []
-    in_clear: list[str] = []
+    unencrypted: list[str] = []
 
     def seal_one(member: str, place: str, text: str) -> str:
         known = there[member]
@@ -76,21 +76,21 @@ def sealed(keys: Keys, receiver: str, members: dict[str, Any], stored: dict[str,
         before = known.get(text)
         if not keys:
             if before != text:
-                in_clear.append(place)
+                unencrypted.append(place)
             return text
         if before is not None and key_of(before) == keys.present:
             return before
         return keys.seal(receiver, member, text)
 
-    return SealedMembers(with_secrets(members, seal_one), tuple(problems), tuple(in_clear))
+    return SealedMembers(with_secrets(members, seal_one), tuple(problems), tuple(unencrypted))
 
 
 def keys_used(members: dict[str, Any]) -> Counter[str]:
-    """The number of secrets by the ids of their keys; those that are not sealed under `IN_CLEAR`."""
+    """The number of secrets by the ids of their keys; those that are not sealed under `UNENCRYPTED`."""
     found = Counter[str]()
 
     def count(_: str, __: str, text: str) -> str:
-        found[key_of(text) if is_sealed(text) else IN_CLEAR] += 1
+        found[key_of(text) if is_sealed(text) else UNENCRYPTED] += 1
         return text
 
     with_secrets(members, count)

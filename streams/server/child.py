@@ -77,7 +77,7 @@ class Child:
         return int(children[0]) if children else None
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """True if the process is known to have ended."""
         return self._process.returncode is not None
 

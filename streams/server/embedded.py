@@ -119,7 +119,7 @@ class EmbeddedServer(RunningServer):
         """
         if self._child is not None:
             raise RuntimeError("the server is already started")
-        program = await asyncio.to_thread(binary.find)
+        program = await asyncio.to_thread(binary.find_nats_server)
         try:
             lock = await self._lock()
             try:
@@ -167,15 +167,15 @@ class EmbeddedServer(RunningServer):
                 await asyncio.sleep(START_POLL_S)
             elif await self._serves_at(program, lock, port):
                 return
-            elif port == 0 or port_is_free(port):
+            elif port == 0 or is_port_free(port):
                 raise ServerError(f"nats-server exited at once: {self._end_of_log()} (see {self.log})")
 
     def _choose_port(self) -> int | None:
         """The port to try, 0 for a free one; None as long as the only acceptable one is taken."""
         fixed = self._bound or self._port
         if fixed:
-            return fixed if port_is_free(fixed) else None
-        return self._usual_port if self._port is None and port_is_free(self._usual_port) else 0
+            return fixed if is_port_free(fixed) else None
+        return self._usual_port if self._port is None and is_port_free(self._usual_port) else 0
 
     async def _serves_at(self, program: Path, lock: int, port: int) -> bool:
         """Run the server; False if it ended before it was ready. Unless it serves, nothing is left."""
@@ -199,7 +199,7 @@ class EmbeddedServer(RunningServer):
 
     async def _until_ready(self, child: Child) -> int | None:
         """The port on which the server serves; None if it ended before."""
-        while not child.ended:
+        while not child.has_ended:
             if (port := self._read_port()) is not None:
                 return port
             await asyncio.sleep(START_POLL_S)
@@ -333,7 +333,7 @@ def _close_all(path: Path) -> None:
         path.chmod(0o600)
 
 
-def port_is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
     """True if a server could listen on the port now, tested in the same way as nats-server does."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -44,7 +44,7 @@ class Sample(Struct, frozen=True):
     settled_to: int
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         return self.position <= self.settled_to
 
 
@@ -102,7 +102,7 @@ def settled_surplus(samples: Sequence[Sample], bytes_to_free: float) -> dict[str
     """
     held, settled_up_to = defaultdict[str, float](float), dict[str, int]()
     for each in samples:
-        if each.settled:
+        if each.is_settled:
             held[each.subject] += each.stands_for
             settled_up_to[each.subject] = each.settled_to
     chosen = dict[str, int]()
@@ -135,11 +135,11 @@ def eviction_order(
 
 def _waiting(samples: Sequence[Sample]) -> list[Sample]:
     """The samples that are not settled, in their order."""
-    return sorted((each for each in samples if not each.settled), key=lambda each: each.position)
+    return sorted((each for each in samples if not each.is_settled), key=lambda each: each.position)
 
 
 def _settled_bytes(samples: Sequence[Sample]) -> float:
-    return sum(each.stands_for for each in samples if each.settled)
+    return sum(each.stands_for for each in samples if each.is_settled)
 
 
 def _below(waiting: Sequence[Sample], bytes_to_free: float) -> int:

@@ -72,7 +72,7 @@ class SettledPrefixes:
             self._ends[tenant] = end
 
 
-class Counting(Struct, frozen=True):
+class CountedSubject(Struct, frozen=True):
     """The messages of a subject (a wildcard) from `start` on; with `settled`, only those that wait count."""
 
     stream: StreamInfo
@@ -81,7 +81,7 @@ class Counting(Struct, frozen=True):
     settled: SettledPositions | None = None
 
 
-class Counted(Struct, frozen=True):
+class QuotaCount(Struct, frozen=True):
     """The oldest messages that count; `complete` if these are all. None that counts is below `start`."""
 
     messages: list[CountedMessage]
@@ -98,7 +98,7 @@ async def beyond_quota(
     """
     changes, start = js.connection_changes, prefixes.end(deliveries, tenant)
     settled = SettledPositions(js, names, deliveries)
-    counting = Counting(deliveries, names.deliveries_to_all_of(tenant), start, settled)
+    counting = CountedSubject(deliveries, names.deliveries_to_all_of(tenant), start, settled)
     below, start = await _excess_end(js, names, counting, quota)
     if js.connection_changes == changes:
         prefixes.note(deliveries, tenant, start)
@@ -115,7 +115,7 @@ async def unrouted_beyond_quota(
     `ApiError`.
     """
     start = await RoutedPositions(js, names).up_to(partition, tenant) + 1
-    counting = Counting(events, names.event(partition, tenant, ">"), start)
+    counting = CountedSubject(events, names.event(partition, tenant, ">"), start)
     below, _ = await _excess_end(js, names, counting, quota)
     return EvictionOrder(tenant, below) if below else None
 
@@ -128,13 +128,13 @@ async def drop_letters_beyond(
     Raises `Unavailable` and `ApiError`.
     """
     changes, subject = js.connection_changes, names.dead_of(tenant)
-    below, _ = await _excess_end(js, names, Counting(letters, subject), quota)
+    below, _ = await _excess_end(js, names, CountedSubject(letters, subject), quota)
     if not below or js.connection_changes != changes:
         return 0
     return await js.purge_subject(letters.name, subject, below - 1)
 
 
-async def _excess_end(js: JetStream, names: Names, counting: Counting, quota: int) -> tuple[int, int]:
+async def _excess_end(js: JetStream, names: Names, counting: CountedSubject, quota: int) -> tuple[int, int]:
     """The position below which the excess is, 0 if there is none; and where the next count begins."""
     stream, subject, start = counting.stream, counting.subject, counting.start
     if stream.bytes <= quota:
@@ -161,10 +161,10 @@ async def _waiting_bytes(names: Names, parts: list[StreamPart], settled: Settled
     if settled is None:
         return sum(each.size for each in parts)
     samples = await samples_of_parts(names, settled, parts)
-    return sum(each.stands_for for each in samples if not each.settled)
+    return sum(each.stands_for for each in samples if not each.is_settled)
 
 
-async def _oldest(js: JetStream, counting: Counting, bytes_max: float) -> Counted:
+async def _oldest(js: JetStream, counting: CountedSubject, bytes_max: float) -> QuotaCount:
     """The oldest messages that count, up to about so many bytes.
 
     Only these use up the bytes and `COUNTED_MAX`: what is settled must not keep a count from what waits.
@@ -189,9 +189,9 @@ async def _oldest(js: JetStream, counting: Counting, bytes_max: float) -> Counte
             if is_prefix:
                 start = each.position + 1
         if not page.messages or not page.pending:
-            return Counted(counted, True, start)
+            return QuotaCount(counted, True, start)
         position = page.messages[-1].position + 1
-    return Counted(counted, False, start)
+    return QuotaCount(counted, False, start)
 
 
 async def _waits(message: StoredMessage, settled: SettledPositions, lookups_max: int) -> bool:

@@ -16,7 +16,7 @@ from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, read_checkpoint
-from streams.journal.leadership import ensure_no_message, is_last, replicated, subjects_since
+from streams.journal.leadership import ensure_no_message, is_last, is_replicated, subjects_since
 from streams.journal.snapshots import Snapshot
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
@@ -164,7 +164,7 @@ class SettledPositions:
         js, keys = self._js, self._names.actor_keys
         subject = keys.actor(shard, UNKNOWN_RECEIVERS)
         message = await retry_until_answered(lambda: js.last_message(self._names.actors, subject))
-        if replicated(self._deliveries):
+        if is_replicated(self._deliveries):
             position = message.position if message else 0
             if not await is_last(js, keys.proof(shard), subject, position):
                 return None

@@ -29,7 +29,7 @@ async def purge_settled_of_tenants(
         return
     settled, held = SettledPositions(js, names, deliveries), defaultdict[tuple[int, str], float](float)
     for each in sampled.samples:
-        if each.settled:
+        if each.is_settled:
             held[names.shard_or_partition(each.subject), each.tenant] += each.stands_for
     for (shard, tenant), size in sorted(held.items(), key=itemgetter(1), reverse=True):
         if bytes_to_free <= 0:

@@ -29,7 +29,7 @@ from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.wire_names import DEAD_ATTEMPTS, DEAD_PROBLEM, DEAD_REASON, EVENT_ID, MESSAGE_ID
 from streams.reading.messages import stored_event
-from streams.routing.fanout import event_in
+from streams.routing.fanout import event_of_message
 from streams.storage.purge import ANY_POSITION
 
 STRAYS_BURIED_MAX = 256
@@ -75,7 +75,7 @@ async def bury_stray_events(js: JetStream, names: Names, tenants: Collection[str
         return []
 
     async def bury(message: StoredMessage) -> bool:
-        event, tenant = event_in(names, message), tenant_of(names.published_to(message.subject))
+        event, tenant = event_of_message(names, message), tenant_of(names.published_to(message.subject))
         return await _bury(js, names, names.events, tenant, message, "e", event)
 
     match await _bury_found(find, bury):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from angarium.node.load import SAMPLE_EVERY_S, Load
+from angarium.node.load import SAMPLE_EVERY_S, ThreadLoad
 
 
 @pytest.fixture
@@ -35,13 +35,13 @@ def never_sleep(seconds: float) -> None:
 
 
 def test_a_loop_that_never_sleeps_is_saturated_even_if_it_runs_little(rival: None) -> None:
-    saturated, used_s = Load(), time.thread_time()
+    saturated, used_s = ThreadLoad(), time.thread_time()
     never_sleep(0.2)
     assert time.thread_time() - used_s < 0.2 * 0.8
     assert saturated()
 
 
 def test_a_loop_that_sleeps_is_not_saturated() -> None:
-    saturated = Load()
+    saturated = ThreadLoad()
     time.sleep(SAMPLE_EVERY_S * 20)
     assert not saturated()

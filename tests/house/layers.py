@@ -69,7 +69,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "host",
     ),
     "streams.routing": (
-        "choosing fanout freshness lanes read_requests tenant_rates",
+        "selection fanout freshness lanes read_requests tenant_rates",
         "routed_events",
         "node_routing parked_tenants_reader tenants",
         "ahead_reader unrouted_burial",
@@ -117,14 +117,14 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "events installation jobs",
     ),
     "angarium.operations.configurations": (
-        "changes masks sealing stored url_check",
+        "changes masks stored url_check",
         "proposal",
         "get patch put remove rotate trials",
     ),
-    "angarium.operations.installation": ("fleet sizing", "setup drain repair", "doctor"),
+    "angarium.operations.installation": ("fleet key sizing", "setup drain repair", "doctor"),
     "angarium.api": (
         "problems",
-        "examination bounded_protocol request_metrics requests",
+        "recent_findings bounded_protocol request_metrics requests",
         "admission background cors",
         "api_state",
         "openapi",

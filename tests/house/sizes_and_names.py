@@ -32,6 +32,8 @@ BARE_RELATION = re.compile(r"_(to|on|of(_\w+)?)\Z")
 """Names of attributes that say what something belongs to, but not what it is."""
 PRIVATE = re.compile(r"_(?!_)")
 WITHOUT_PRIVATE_NAMES = ("tests.contract.", "tests.edge.api.")
+QUESTION = re.compile(r"_*((all|asks|cannot|has|is|lacks|may|needs|wants)_|(delivers|measures)\Z)")
+"""Beginnings of the name of a property that is true or false."""
 SPEAKING = re.compile(r"_|[A-Z]+_(?!M?S\Z)|(VERSION|KIB|GIB|DAY_S)\Z")
 
 
@@ -101,6 +103,19 @@ def numbers_say_what_they_bound(module: Module) -> Iterator[str]:
             ):
                 if name.isupper() and isinstance(value, int | float) and not SPEAKING.match(name):
                     yield f"line {node.lineno} has {name}"
+
+
+def truths_are_named_as_questions(module: Module) -> Iterator[str]:
+    """The name of a property that is true or false says so: `is_stalled`, not `stalled`."""
+    for node in module.nodes if module.path[0] in OURS else ():
+        match node:
+            case ast.FunctionDef(
+                name=name, returns=ast.Name(id="bool"), decorator_list=[ast.Name(id="property")]
+            ):
+                if not QUESTION.match(name):
+                    yield f"line {node.lineno} has the property {name}"
+            case _:
+                pass
 
 
 def classes_have_names_of_their_own(module: Module) -> Iterator[str]:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from actors.machine.pace.pace import PaceRule
 from tests.plants.cases import CASES, Case
 from tests.plants.other_sizes import OTHER_SIZES
-from tests.plants.sender import Profile
-from tests.plants.trials import HEADERS, LENGTH_S, RULES, Score, run
+from tests.plants.sender import SenderProfile
+from tests.plants.trials import HEADERS, LENGTH_S, RULES, Score, run_trial
 
 
-def cell(scores: Sequence[Score]) -> str:
+def score_cell(scores: Sequence[Score]) -> str:
     """Lost and refused, in per cent."""
     lost, refused = max(score.lost for score in scores), max(score.refused for score in scores)
     return f"{max(0.0, 100 * lost):.1f} · {100 * refused:.1f}"
@@ -36,7 +36,7 @@ def last_cells(scores: Sequence[Score]) -> list[str]:
 
 
 def table(
-    rules: dict[str, Callable[[Profile], PaceRule]],
+    rules: dict[str, Callable[[SenderProfile], PaceRule]],
     cases: Sequence[Case],
     seeds: Sequence[int],
     length_s: int,
@@ -47,11 +47,13 @@ def table(
     columns[0][1] = "| --- |"
     for name, rule in rules.items():
         scores = [
-            [run(case, rule, seed, length_s) for seed in seeds] if case.tells or HEADERS not in name else []
+            [run_trial(case, rule, seed, length_s) for seed in seeds]
+            if case.tells or HEADERS not in name
+            else []
             for case in cases
         ]
         every = [score for each in scores for score in each]
-        cells = [name, "---", *(cell(each) if each else "" for each in scores), *last_cells(every)]
+        cells = [name, "---", *(score_cell(each) if each else "" for each in scores), *last_cells(every)]
         columns.append([f" {each} |" for each in cells])
     return "\n".join("".join(row) for row in zip(*columns, strict=True))
 

@@ -28,7 +28,7 @@ class Plant(Protocol):
     def receive(self, reply: Reply) -> None: ...
 
 
-class Workers:
+class WorkerPool:
     """A queue and `workers`; each serves one request at a time, in the order in which they came.
 
     - `service_s`: the mean time of a request; `noise`: the sigma of its logarithm.
@@ -100,7 +100,7 @@ class Workers:
         self.timeline.plan(self.timeline.now + period, self._scale, largest, loads)
 
 
-class Limited:
+class HiddenLimit:
     """Hidden limits in fixed windows, and behind them a service that takes `service_s`, however many come.
 
     - `limits`: how many requests are served in how many seconds; the others get 429.
@@ -149,7 +149,7 @@ class Limited:
         self.doubled_at.append(self._timeline.now)
 
 
-class Contended:
+class ContendedService:
     """A service whose requests share what there is: beyond some number at once, each one more slows down all.
 
     With k requests at once it serves k / (1 + sigma (k - 1) + kappa k (k - 1)) times as many as with one
@@ -202,7 +202,7 @@ class Contended:
         reply(OK, ())
 
 
-class Faulty:
+class FaultyReceiver:
     """A receiver that fails for other reasons than load: now and then, and in outages everything."""
 
     def __init__(

@@ -26,7 +26,7 @@ NEVER = float("inf")
 LISTENING = Adaptive()
 
 
-class Profile(Struct, frozen=True):
+class SenderProfile(Struct, frozen=True):
     """The configuration of a sender that never runs out of events, as far as its pace depends on it."""
 
     strict: bool = False
@@ -37,7 +37,7 @@ class Profile(Struct, frozen=True):
     cap_s: float = 3600.0
 
 
-class Tally:
+class CountsBySecond:
     """Counts for each second of a trial, and the number of facts about the pace."""
 
     def __init__(self, length_s: int) -> None:
@@ -58,7 +58,13 @@ class Sender:
     """The actor of one receiver, at work against a plant from `start` on."""
 
     def __init__(
-        self, timeline: Timeline, plant: Plant, profile: Profile, rule: PaceRule, rng: Random, length_s: int
+        self,
+        timeline: Timeline,
+        plant: Plant,
+        profile: SenderProfile,
+        rule: PaceRule,
+        rng: Random,
+        length_s: int,
     ) -> None:
         self._timeline, self._plant, self._profile, self._rule, self._rng = (
             timeline,
@@ -67,7 +73,7 @@ class Sender:
             rule,
             rng,
         )
-        self.tally = Tally(length_s)
+        self.tally = CountsBySecond(length_s)
         self.pace = Pace()
         self._pacing = Pacing()
         self._bucket = Bucket(float(profile.rate.burst), 0.0, 0)

@@ -7,11 +7,11 @@ from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.pace.in_force import Together
 from actors.machine.state import OPEN_MAX
 from tests.plants.receivers import Headers, Reply
-from tests.plants.sender import Profile, Sender
+from tests.plants.sender import Sender, SenderProfile
 from tests.plants.timeline import Timeline
 
 
-class Answers:
+class ScriptedPlant:
     """A receiver that gives these answers in turn, the last one again and again, each after `latency_s`."""
 
     def __init__(self, timeline: Timeline, *answers: tuple[int, Headers], latency_s: float = 0.1) -> None:
@@ -30,10 +30,10 @@ TOO_MANY: tuple[int, Headers] = (429, ())
 
 
 def sent(
-    profile: Profile, *answers: tuple[int, Headers], length_s: int = 10, latency_s: float = 0.1
+    profile: SenderProfile, *answers: tuple[int, Headers], length_s: int = 10, latency_s: float = 0.1
 ) -> tuple[Sender, list[float]]:
     timeline = Timeline()
-    plant = Answers(timeline, *answers, latency_s=latency_s)
+    plant = ScriptedPlant(timeline, *answers, latency_s=latency_s)
     sender = Sender(timeline, plant, profile, Together(), Random(1), length_s)
     timeline.plan(0.0, sender.start)
     timeline.run_until(length_s)
@@ -41,31 +41,31 @@ def sent(
 
 
 def test_strict_order_has_one_attempt_in_flight_and_retries_first() -> None:
-    sender, times = sent(Profile(strict=True), OK, BROKEN, OK)
+    sender, times = sent(SenderProfile(strict=True), OK, BROKEN, OK)
     assert times[1] == 0.1
     assert 0.25 <= times[2] <= 2.2
     assert sender.open_events == 1
 
 
 def test_relaxed_order_has_as_many_attempts_in_flight_as_configured() -> None:
-    _, times = sent(Profile(concurrency=8), OK, latency_s=1.0)
+    _, times = sent(SenderProfile(concurrency=8), OK, latency_s=1.0)
     assert times[:8] == [0.0] * 8
     assert times[8] == 1.0
 
 
 def test_a_pause_that_was_asked_for_is_kept() -> None:
-    _, times = sent(Profile(strict=True), (429, (("retry-after", "3"),)), OK)
+    _, times = sent(SenderProfile(strict=True), (429, (("retry-after", "3"),)), OK)
     assert times[:2] == [0.0, 3.1]
 
 
 def test_refusals_at_once_make_one_short_pause() -> None:
-    _, times = sent(Profile(concurrency=16), *[TOO_MANY] * 16, OK)
+    _, times = sent(SenderProfile(concurrency=16), *[TOO_MANY] * 16, OK)
     assert len([at for at in times if at < 0.1]) == 16
     assert 0.15 <= times[16] <= 2.2
 
 
 def test_five_failures_in_a_row_leave_single_attempts() -> None:
-    _, times = sent(Profile(concurrency=16), BROKEN, length_s=60)
+    _, times = sent(SenderProfile(concurrency=16), BROKEN, length_s=60)
     later = [at for at in times if at > 0.2]
     assert FAILURES_IN_A_ROW_MAX < 16 <= len(times) - len(later)
     assert len(later) > 3
@@ -73,10 +73,10 @@ def test_five_failures_in_a_row_leave_single_attempts() -> None:
 
 
 def test_no_more_events_are_open_than_the_product_opens() -> None:
-    sender, _ = sent(Profile(base_s=60, cap_s=60), *[OK, BROKEN] * 400, OK, length_s=9)
+    sender, _ = sent(SenderProfile(base_s=60, cap_s=60), *[OK, BROKEN] * 400, OK, length_s=9)
     assert sender.open_events == OPEN_MAX
 
 
 def test_an_attempt_that_takes_too_long_is_refused() -> None:
-    sender, _ = sent(Profile(concurrency=4, timeout_s=2.0), OK, length_s=3, latency_s=5.0)
+    sender, _ = sent(SenderProfile(concurrency=4, timeout_s=2.0), OK, length_s=3, latency_s=5.0)
     assert (sum(sender.tally.refused), sum(sender.tally.delivered)) == (4, 0)

@@ -7,24 +7,24 @@ from random import Random
 import pytest
 
 from tests.plants.__main__ import table
-from tests.plants.cases import CASES, Case, without_pauses
+from tests.plants.cases import CASES, Case, best_without_pauses
 from tests.plants.other_sizes import OTHER_SIZES
-from tests.plants.receivers import Limited, Plant, Reply, Workers
-from tests.plants.sender import Profile, Sender
+from tests.plants.receivers import HiddenLimit, Plant, Reply, WorkerPool
+from tests.plants.sender import Sender, SenderProfile
 from tests.plants.timeline import Timeline
-from tests.plants.trials import LENGTH_S, RULES, jain, recovery_s, run
+from tests.plants.trials import LENGTH_S, RULES, jain_fairness, recovery_s, run_trial
 
 SHORT_S = 240
 LOST_MAX, REFUSED_MAX, RECOVERY_MAX_S, FAIRNESS_MIN, FACTS_MAX = 0.15, 0.01, 60.0, 0.9, 1.0
 
 
-def case(name: str) -> Case:
+def case_named(name: str) -> Case:
     return next(each for each in CASES if each.name == name)
 
 
 def breaches(each: Case, seed: int, length_s: int = LENGTH_S) -> list[str]:
     """The bounds that `smart` breaks on this plant."""
-    score = run(each, RULES["smart"], seed, length_s)
+    score = run_trial(each, RULES["smart"], seed, length_s)
     found = {
         f"loses {score.lost:.3f}": score.lost > LOST_MAX,
         f"is refused {score.refused:.3f}": score.refused > REFUSED_MAX,
@@ -38,7 +38,7 @@ def breaches(each: Case, seed: int, length_s: int = LENGTH_S) -> list[str]:
 
 @pytest.mark.parametrize("name", ["deep queue", "429 strict", "contention"])
 def test_smart_keeps_its_bounds(name: str) -> None:
-    assert breaches(case(name), seed=1, length_s=SHORT_S) == []
+    assert breaches(case_named(name), seed=1, length_s=SHORT_S) == []
 
 
 @pytest.mark.soak
@@ -52,14 +52,14 @@ def test_smart_keeps_its_bounds_on_every_plant(each: Case, seed: int) -> None:
 @pytest.mark.parametrize("each", OTHER_SIZES, ids=lambda each: each.name)
 def test_smart_is_of_use_on_plants_of_other_sizes(each: Case) -> None:
     """The bounds need not hold there: at 60 a minute each try is more than 1 % of the attempts."""
-    score = run(each, RULES["smart"])
+    score = run_trial(each, RULES["smart"])
     assert (score.lost < 0.25, score.refused < 0.06, score.facts < FACTS_MAX) == (True, True, True)
     assert score.fairness is None or score.fairness > FAIRNESS_MIN
 
 
 def test_after_429_asks_less_often_in_vain_than_no_rule() -> None:
     without, halved = (
-        run(case("429 strict"), RULES[name], length_s=SHORT_S) for name in ("none", "after_429")
+        run_trial(case_named("429 strict"), RULES[name], length_s=SHORT_S) for name in ("none", "after_429")
     )
     assert halved.refused < 0.03 < without.refused
     assert halved.lost < without.lost
@@ -67,34 +67,37 @@ def test_after_429_asks_less_often_in_vain_than_no_rule() -> None:
 
 def test_headers_leave_no_quota_of_a_minute_exceeded() -> None:
     alone, with_headers = (
-        run(case("429 tells"), RULES[name], length_s=SHORT_S) for name in ("after_429", "headers, after_429")
+        run_trial(case_named("429 tells"), RULES[name], length_s=SHORT_S)
+        for name in ("after_429", "headers, after_429")
     )
     assert with_headers.refused < 0.8 * alone.refused
 
 
 @pytest.mark.parametrize("rule", ["none", "smart"])
 def test_a_trial_follows_from_its_seed(rule: str) -> None:
-    noise = case("noise")
-    one, same, other = (run(noise, RULES[rule], seed, SHORT_S // 2 + 30) for seed in (1, 1, 2))
+    noise = case_named("noise")
+    one, same, other = (run_trial(noise, RULES[rule], seed, SHORT_S // 2 + 30) for seed in (1, 1, 2))
     assert one == same != other
 
 
 def test_takeovers_lose_no_lesson() -> None:
     """Each new owner starts with the recorded pace, and without what was only measured."""
-    calm = run(case("deep queue"), RULES["smart"], length_s=SHORT_S)
-    taken = run(case("deep queue"), RULES["smart"], length_s=SHORT_S, taken_over_at=range(10, SHORT_S, 5))
+    calm = run_trial(case_named("deep queue"), RULES["smart"], length_s=SHORT_S)
+    taken = run_trial(
+        case_named("deep queue"), RULES["smart"], length_s=SHORT_S, taken_over_at=range(10, SHORT_S, 5)
+    )
     assert taken.lost <= calm.lost + 0.05
     assert taken.refused == 0.0
 
 
 def test_no_rule_sends_more_than_the_configured_rate() -> None:
     """The plant could take 1,000 a second, and the rate is 100 with a burst of 20."""
-    wide = Case("wide", lambda timeline, rng, _: Limited(timeline, limits=[(1000, 1.0)], service_s=0.05),
+    wide = Case("wide", lambda timeline, rng, _: HiddenLimit(timeline, limits=[(1000, 1.0)], service_s=0.05),
                 lambda plant, second: 100)  # fmt: skip
     for name, rule in RULES.items():
         timeline = Timeline()
         plant = wide.build(timeline, Random(1), 20)
-        sender = Sender(timeline, plant, Profile(), rule(Profile()), Random(1), 20)
+        sender = Sender(timeline, plant, SenderProfile(), rule(SenderProfile()), Random(1), 20)
         timeline.plan(0.0, sender.start)
         timeline.run_until(20.0)
         attempts = sender.tally.attempts
@@ -117,26 +120,26 @@ def served(plant: Callable[[Timeline], Plant], arrivals: Sequence[float]) -> lis
 
 
 def test_workers_serve_in_turn_and_refuse_what_cannot_wait() -> None:
-    plant = partial(Workers, rng=Random(1), workers=1, service_s=1.0, waiting_max=1)
+    plant = partial(WorkerPool, rng=Random(1), workers=1, service_s=1.0, waiting_max=1)
     assert served(plant, [0.0, 0.1, 0.2]) == [(0.21, 503), (1.0, 200), (2.0, 200)]
 
 
 def test_workers_make_no_progress_in_pauses() -> None:
     pauses = [(0.5, 2.0), (3.0, 1.0)]
-    plant = partial(Workers, rng=Random(1), workers=1, service_s=1.0, pauses=pauses)
+    plant = partial(WorkerPool, rng=Random(1), workers=1, service_s=1.0, pauses=pauses)
     assert served(plant, [0.0, 0.1, 9.0]) == [(3.0, 200), (5.0, 200), (10.0, 200)]
-    paused = Workers(Timeline(), Random(1), workers=1, service_s=1.0, pauses=pauses)
-    assert [without_pauses(10)(paused, second) for second in range(4)] == [5.0, 0.0, 5.0, 0.0]
+    paused = WorkerPool(Timeline(), Random(1), workers=1, service_s=1.0, pauses=pauses)
+    assert [best_without_pauses(10)(paused, second) for second in range(4)] == [5.0, 0.0, 5.0, 0.0]
 
 
 def test_a_hidden_limit_refuses_what_its_windows_do_not_hold() -> None:
-    plant = partial(Limited, limits=[(1, 1.0), (2, 10.0)], service_s=0.1)
+    plant = partial(HiddenLimit, limits=[(1, 1.0), (2, 10.0)], service_s=0.1)
     answers = served(plant, [0.0, 0.1, 1.0, 2.0, 10.0])
     assert answers == [(0.1, 200), (0.11, 429), (1.1, 200), (2.01, 429), (10.1, 200)]
 
 
 def test_jains_index_is_1_for_equal_shares_and_1_of_n_for_one_share() -> None:
-    assert (jain([5, 5]), jain([7, 0]), jain([0, 0])) == (1.0, 0.5, 1.0)
+    assert (jain_fairness([5, 5]), jain_fairness([7, 0]), jain_fairness([0, 0])) == (1.0, 0.5, 1.0)
 
 
 def test_recovery_is_the_time_to_nine_tenths_for_ten_seconds() -> None:
@@ -147,7 +150,7 @@ def test_recovery_is_the_time_to_nine_tenths_for_ten_seconds() -> None:
 
 def test_the_table_has_a_row_for_each_plant_and_a_column_for_each_rule() -> None:
     rules = {name: RULES[name] for name in ("none", "after_429")}
-    lines = table(rules, [case("429 strict")], [1], length_s=150).splitlines()
+    lines = table(rules, [case_named("429 strict")], [1], length_s=150).splitlines()
     assert lines[0] == "| plant | none | after_429 |"
     assert [line.split(" | ")[0] for line in lines[2:]] == [
         "| 429 strict", "| *recovery*", "| *fairness*", "| *facts/s*",

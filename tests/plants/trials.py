@@ -13,8 +13,8 @@ from actors.machine.pace.smart import Smart
 from actors.machine.pace.told import RateHeaders
 from tests.plants.cases import Case
 from tests.plants.other_rules import FewWaiting, LatencyGradient
-from tests.plants.receivers import Limited, Workers
-from tests.plants.sender import Profile, Sender
+from tests.plants.receivers import HiddenLimit, WorkerPool
+from tests.plants.sender import Sender, SenderProfile
 from tests.plants.timeline import Timeline
 
 LEARNT_S = 120
@@ -44,13 +44,13 @@ class Score(Struct, frozen=True, kw_only=True):
     recovery_s: float | None
 
 
-def _with_headers(rule: PaceRule, profile: Profile) -> PaceRule:
+def _with_headers(rule: PaceRule, profile: SenderProfile) -> PaceRule:
     return Together((RateHeaders(profile.rate.per_second), rule))
 
 
 HEADERS = "headers"
 """Rules with that name differ from others only on plants that tell something."""
-RULES: dict[str, Callable[[Profile], PaceRule]] = {
+RULES: dict[str, Callable[[SenderProfile], PaceRule]] = {
     "none": lambda profile: Together(),
     "after_429": lambda profile: After429(profile.rate.per_second),
     HEADERS: lambda profile: RateHeaders(profile.rate.per_second),
@@ -64,15 +64,15 @@ RULES: dict[str, Callable[[Profile], PaceRule]] = {
 """The rules of the table. `headers, after_429` is the default of the contract."""
 
 
-def jain(shares: Sequence[float]) -> float:
+def jain_fairness(shares: Sequence[float]) -> float:
     """Jain's index: 1 if all get the same, 1/n if one of n gets everything."""
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
 
 
-def run(
+def run_trial(
     case: Case,
-    rule: Callable[[Profile], PaceRule],
+    rule: Callable[[SenderProfile], PaceRule],
     seed: int = 1,
     length_s: int = LENGTH_S,
     taken_over_at: Sequence[float] = (),
@@ -92,13 +92,13 @@ def run(
     best = [case.best(plant, second) for second in range(length_s)]
     tallies = [sender.tally for sender in senders]
     total = [sum(tally.delivered[second] for tally in tallies) for second in range(length_s)]
-    doubled_at = plant.doubled_at if isinstance(plant, Workers | Limited) else []
+    doubled_at = plant.doubled_at if isinstance(plant, WorkerPool | HiddenLimit) else []
     attempts = sum(sum(tally.attempts[LEARNT_S:length_s]) for tally in tallies)
     return Score(
         lost=1 - sum(total[LEARNT_S:]) / sum(best[LEARNT_S:]),
         lost_at_first=1 - sum(total[:LEARNT_S]) / sum(best[:LEARNT_S]),
         refused=sum(sum(tally.refused[LEARNT_S:length_s]) for tally in tallies) / max(1, attempts),
-        fairness=jain([sum(tally.delivered[length_s // 2 :]) for tally in tallies])
+        fairness=jain_fairness([sum(tally.delivered[length_s // 2 :]) for tally in tallies])
         if len(tallies) > 1
         else None,
         facts=max(tally.facts for tally in tallies) / length_s,

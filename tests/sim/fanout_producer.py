@@ -28,8 +28,8 @@ class FanoutProducer:
         self._repeats = chance.choice((0.0, 0.0, 0.1))
         self._malformed = chance.choice((0.0, 0.05))
         self._strays = run.world.random("strays")
-        self._choices = run.world.random("regions")
-        self._chooses = self._choices.random() < 0.5
+        self._regions = run.world.random("regions")
+        self._names_regions = self._regions.random() < 0.5
         self._timed = run.world.random("timed")
         self._timed_share = self._timed.choice((0.0, 0.0, 0.1, 0.3))
         if run.plan.flood:
@@ -84,7 +84,7 @@ class FanoutProducer:
             headers["Angarium-Deliver-At"] = rfc3339(EPOCH_S + self.run.world.now + 10 * self._timed.random())
         if self._strays.random() < self.run.plan.strays:
             subject = self._stray(tenant)
-        if self._chooses and (region := self._choices.choice(REGIONS)):
+        if self._names_regions and (region := self._regions.choice(REGIONS)):
             headers["Angarium-Region"] = region
         await wire.publish(subject, b'{"fanout":%d}' % self._events, headers=headers)
 

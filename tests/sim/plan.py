@@ -8,7 +8,7 @@ from streams.journal.parked_receivers import PART_BYTES
 from streams.journal.snapshots import BATCH_MESSAGES_MAX
 from streams.reading.pull_room import REQUEST_BYTES_MAX
 from streams.routing import ahead_reader, router, tenants
-from streams.routing.choosing import choice
+from streams.routing.selection import receiver_selection
 from tests.sim.world.faults import CALM, Faults, draw, with_deposed
 from tests.sim.world.world import World
 
@@ -66,7 +66,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     configurations_read: int = follower.READ_MESSAGES_MAX
     strays: float = 0.0
     flood: float = 0.0
-    filter_steps: int = choice.STEPS_A_TURN
+    filter_steps: int = receiver_selection.STEPS_A_TURN
 
     @property
     def request_bytes(self) -> int:
@@ -115,5 +115,5 @@ def drawn(world: World) -> Plan:
         configurations_read=1 if patience_s == 0.0 else follower.READ_MESSAGES_MAX,
         strays=uneven.choice((0.0, 0.0, 0.05)),
         flood=uneven.choice((0.0, 0.0, 0.95)),
-        filter_steps=world.random("filters").choice((1, choice.STEPS_A_TURN)),
+        filter_steps=world.random("filters").choice((1, receiver_selection.STEPS_A_TURN)),
     )

@@ -72,8 +72,8 @@ class Workload:
         self.deletes = self._gaps.random() < 0.25
         self._proofs = run.world.random("handshakes")
         self._asks_for_proofs = self._proofs.random() < 0.2
-        self._choices = run.world.random("choices")
-        self._chooses = self._choices.random() < 0.4
+        self._rules = run.world.random("choices")
+        self._sets_rules = self._rules.random() < 0.4
         self._transforms = run.world.random("transforms")
         self._transformed = self._transforms.random() < 0.3
         self._uneven = run.world.random("uneven")
@@ -135,7 +135,7 @@ class Workload:
             headers[chance.choice(("Angarium-Id", "Nats-Msg-Id"))] = f"e{self._events}"
         if chance.random() < self._malformed:
             headers["Angarium-Type"] = chance.choice(("angarium.mine", "two words"))
-        if self._chooses and (region := self._choices.choice(REGIONS)):
+        if self._sets_rules and (region := self._rules.choice(REGIONS)):
             headers["Angarium-Region"] = region
         subject = self.run.names.publish_to(receiver)
         is_text = self._transformed and self._transforms.random() < 0.03
@@ -268,9 +268,12 @@ class Workload:
         yield "dedup_window", chance.choice((16, 16, 20, 30, 64))
         if chance.random() < 0.1:
             yield "paused", True
-        if self._chooses:
-            yield "region", self._choices.sample(REGIONS[1:], self._choices.choice((0, 0, 1, 2))) or None
-            if (text := self._choices.choice(FILTERS)) is not None:
+        if self._sets_rules:
+            yield (
+                "region",
+                self._rules.sample(REGIONS[1:], self._rules.choice((0, 0, 1, 2))) or None,
+            )
+            if (text := self._rules.choice(FILTERS)) is not None:
                 yield "filter", text
         if self._bounded:
             yield "backlog_max", self._backlogs.choice((1, 5, 20, 100, 1000))

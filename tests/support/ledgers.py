@@ -256,7 +256,7 @@ async def catch_up(js: JetStream, names: Names, ledger: Kept, keep_s: float = KE
         if await store.has_half_dropped():
             following = writer(js, names, store, keep_s)
             await following.renew()
-            while following.dropping or await store.has_half_dropped():
+            while following.is_dropping or await store.has_half_dropped():
                 await following.prune()
                 await asyncio.sleep(0)
             await following.catch_up()

@@ -57,7 +57,7 @@ from actors.machine.pace.pace import InFlight, Lowered, Pace, Probed, Told
 from actors.machine.state import Alert, Counters, Handshake, OpenEvent, RecordedTransform, State
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
-from streams.journal.parked_receivers import Part
+from streams.journal.parked_receivers import ParkedPart
 from streams.journal.routing_progress import RoutingProgress
 from streams.journal.snapshots import Snapshot, snapshot_of
 from streams.lost_tails.marks import Mark, Marks, SourceOffset
@@ -254,7 +254,7 @@ CHECKPOINT_3 = replace(CHECKPOINT, v=3, parked_tenants={})
 CHECKPOINT_2 = replace(CHECKPOINT_3, v=2, routed=UNSET)
 CHECKPOINT_1 = replace(CHECKPOINT_2, v=1, parked={WHO: AT + 30, "acme.crm": None}, parked_parts=())
 
-PART = Part(as_of=99, receivers={WHO: AT + 30, "acme.crm": None})
+PART = ParkedPart(as_of=99, receivers={WHO: AT + 30, "acme.crm": None})
 
 PLAN_1 = RedrivePlan(v=1, run="0c1d", step=3, at=AT, held=True, stream_end=41, letters=(7, 9), unsure=(2,))
 PLAN = replace(PLAN_1, v=2, nonce="5e1f")
@@ -353,7 +353,7 @@ def test_a_checkpoint_of_version_4() -> None:
 
 
 def test_a_part_of_the_parked_of_version_1() -> None:
-    assert msgspec.json.decode(golden("parked-v1.json"), type=Part) == PART
+    assert msgspec.json.decode(golden("parked-v1.json"), type=ParkedPart) == PART
 
 
 def test_a_plan_of_a_redrive_of_version_1() -> None:

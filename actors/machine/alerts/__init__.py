@@ -1,4 +1,4 @@
-"""Alerts about one receiver: which are raised, and when one begins or ends. Read `judging` first.
+"""Alerts about one receiver: when each is raised and when it ends. Read `judging` first.
 
 `health_changes` derives log lines from the same states: a receiver is disabled, offline, back.
 

@@ -91,7 +91,7 @@ def alert_changes(state: State, policy: Policy | None, command: c.JudgeAlerts, n
 def _judge(
     kind: f.AlertKind, state: State, policy: Policy | None, command: c.JudgeAlerts, now: float, raised: bool
 ) -> Cause | None:
-    if kind == "handshake_failed" and not command.handshakes_known:
+    if kind == "handshake_failed" and not command.all_know_handshakes:
         return None
     if kind == "misconfigured":
         return _misconfigured(state, policy, command, raised)

@@ -61,7 +61,7 @@ def handshake_ended(
     failed = f.HandshakeFailed(
         error=_error(outcome), next_at=at + wait_s,
         until=at + wait_s if verdict is Verdict.THROTTLED else 0.0,
-        ours=isinstance(outcome, Failed) and outcome.ours, **common,
+        ours=isinstance(outcome, Failed) and outcome.is_our_failure, **common,
     )  # fmt: skip
     if verdict is not Verdict.GONE:
         return [failed]

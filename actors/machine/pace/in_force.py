@@ -52,17 +52,18 @@ class Together(Struct, frozen=True):
 def rules_in_force(policy: Policy, limit: RateLimit | None) -> Together:
     """The rules that the configuration asks for, under the rate limit in force."""
     concurrency = 1 if policy.order == "strict" else policy.concurrency
-    return _rules(policy.adaptive, None if limit is None else limit.per_second, concurrency)
+    return _rules(policy.adaptive, limit, concurrency)
 
 
 @lru_cache(maxsize=256)
-def _rules(adaptive: Adaptive, per_second: float | None, concurrency: int) -> Together:
+def _rules(adaptive: Adaptive, configured: RateLimit | None, concurrency: int) -> Together:
     """The rules; cached, since many receivers have the same, and each step of a learnt one needs them."""
-    rules, limit = list[PaceRule](), inf if per_second is None else per_second
+    rules, per_second = list[PaceRule](), None if configured is None else configured.per_second
+    limit = inf if per_second is None else per_second
     rate_min = adaptive.rate_min if adaptive.rate_min < limit else SLOW_PART * limit
     if adaptive.headers:
-        rules.append(RateHeaders(limit))
-    if adaptive.after_429:
+        rules.append(RateHeaders(limit, 0 if configured is None else configured.burst))
+    if adaptive.after_429 and not adaptive.smart:  # Smart learns from a 429 by itself, and lowers less.
         rules.append(After429(per_second, rate_min))
     if adaptive.concurrency and concurrency > 1:
         rules.append(CountedRefusals(concurrency))

@@ -32,7 +32,7 @@ def own_reason(state: State, policy: Policy, entry: OpenEvent) -> str:
     if entry.aborted or entry.rejections >= policy.retry.rejected_attempts:
         return "rejected"
     # A POST with several events does not show which of them failed.
-    used_up = entry.failed_alone and 0 < policy.retry.max_attempts <= entry.failures
+    used_up = entry.has_failed_alone and 0 < policy.retry.max_attempts <= entry.failures
     if used_up:
         return "attempts"
     return "transform" if entry.transform and state.transform_for(entry.transform) is None else ""

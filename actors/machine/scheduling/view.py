@@ -22,11 +22,12 @@ class BoundsView(Protocol):
 
     - `may_start`: nothing in the shard forbids an attempt.
     - `may_reach`: this node is not known to reach no host.
+    - `may_try_host`: the receiver's host is up, or it is this receiver's turn there, which asking takes.
     - `epoch`: the epoch of the current owner.
     - `released_to`: no event up to here belongs to a new receiver.
     - `posted_to_max`: no owner can have posted beyond this position.
-    - `handshakes_known`: every node that may take over knows the facts about handshakes.
-    - `transforms_known`: every node that may take over knows the facts about transforms.
+    - `all_know_handshakes`: every node that may take over knows the facts about handshakes.
+    - `all_know_transforms`: every node that may take over knows the facts about transforms.
     - `policy_revision`: the revision of the configuration in memory.
     - `room`: number of further events that may be in flight, or settled and not confirmed.
     """
@@ -36,6 +37,9 @@ class BoundsView(Protocol):
 
     @property
     def may_reach(self) -> bool: ...
+
+    @property
+    def may_try_host(self) -> bool: ...
 
     @property
     def room(self) -> int: ...
@@ -50,10 +54,10 @@ class BoundsView(Protocol):
     def posted_to_max(self) -> int: ...
 
     @property
-    def handshakes_known(self) -> bool: ...
+    def all_know_handshakes(self) -> bool: ...
 
     @property
-    def transforms_known(self) -> bool: ...
+    def all_know_transforms(self) -> bool: ...
 
     @property
     def policy_revision(self) -> int: ...
@@ -64,12 +68,13 @@ class NoBounds(Struct, frozen=True):
 
     may_start: bool = True
     may_reach: bool = True
+    may_try_host: bool = True
     room: int = UNCONFIRMED_MAX
     epoch: int = 1
     released_to: int = 0
     posted_to_max: int = 0
-    handshakes_known: bool = True
-    transforms_known: bool = True
+    all_know_handshakes: bool = True
+    all_know_transforms: bool = True
     policy_revision: int = 0
 
 
@@ -79,8 +84,8 @@ class CursorView(Protocol):
     - `read_to`: all events up to here are in memory or settled.
     - `seen_to`: the last position at which an event was certainly stored.
     - `left_min`: at least this many events are only in the stream.
-    - `counted`: `left_min` is exact.
-    - `counting`: the events are being counted.
+    - `is_counted`: `left_min` is exact.
+    - `is_counting`: the events are being counted.
     """
 
     @property
@@ -93,10 +98,10 @@ class CursorView(Protocol):
     def left_min(self) -> int: ...
 
     @property
-    def counted(self) -> bool: ...
+    def is_counted(self) -> bool: ...
 
     @property
-    def counting(self) -> bool: ...
+    def is_counting(self) -> bool: ...
 
 
 class UnreadCursor(Struct, frozen=True):
@@ -105,8 +110,8 @@ class UnreadCursor(Struct, frozen=True):
     read_to: int = 0
     seen_to: int = 0
     left_min: int = 0
-    counted: bool = True
-    counting: bool = False
+    is_counted: bool = True
+    is_counting: bool = False
 
 
 class View(Struct, frozen=True, gc=False, kw_only=True):

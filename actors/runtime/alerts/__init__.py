@@ -1,5 +1,5 @@
 """The watch over the alerts of a shard's receivers. Read `watch` first.
 
-`turns` decides whose alerts change in one round. The machine judges (`actors.machine.alerts`); the watch asks
-it every few seconds, and publishes.
+`turns` decides which receivers' alerts change in a round. The machine judges (`actors.machine.alerts`); the
+watch asks it every few seconds, and publishes.
 """

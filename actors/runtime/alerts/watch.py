@@ -80,7 +80,7 @@ class AlertWatch:
         while not shard.stopped:
             await asyncio.sleep(next_tick(loop.time(), JUDGE_EVERY_S, offset=shard.epoch) - loop.time())
             before, now = now, shard.clock.now()
-            may_attempt = shard.within_lease() and not shard.recorder.stalled
+            may_attempt = shard.within_lease() and not shard.recorder.is_stalled
             # In between, the last round may have waited for a journal or a stream that took nothing.
             if not may_attempt or now - before > 2 * JUDGE_EVERY_S:
                 self._interrupted_at = now
@@ -128,7 +128,7 @@ class AlertWatch:
         policy, pending, state = actor.policy, actor.pending, actor.state
         limits = self._limits(actor.receiver, policy.alerts if policy else NO_ALERT_SETTINGS)
         waiting_min, waiting_max = pending.waiting_bounds
-        if policy is not None and self._counts_left and not pending.cursor.counting:
+        if policy is not None and self._counts_left and not pending.cursor.is_counting:
             many = behind_count(policy, limits.behind_percent)
             if waiting_min < many <= waiting_max or (
                 waiting_max > many / 2 > waiting_min and is_raised(state, "behind")
@@ -139,7 +139,7 @@ class AlertWatch:
             limits=limits, waiting_min=waiting_min, waiting_max=waiting_max,
             oldest_at=pending.oldest_at, invalid=actor.live.invalid,
             watched_since=max(actor.live.failing_restored_at, self._interrupted_at),
-            handshakes_known=actor.environment.handshakes_known(),
+            all_know_handshakes=actor.environment.all_know_handshakes(),
         )  # fmt: skip
 
     async def publish(self, unpublished: list[Actor]) -> None:

@@ -2,7 +2,7 @@
 
 from actors.machine import commands as c
 from actors.runtime.actor import Actor
-from actors.runtime.discard import discarded_up_to, while_idle
+from actors.runtime.discard import read_discarded_up_to, while_idle
 
 
 async def forget(actor: Actor, by: str = "") -> int:
@@ -12,7 +12,7 @@ async def forget(actor: Actor, by: str = "") -> int:
     """
     async with while_idle(actor):
         position = actor.pending.posting.posted_to_max
-        passed = await discarded_up_to(actor, position)
+        passed = await read_discarded_up_to(actor, position)
         discarded = passed.count + len(actor.state.open)
         actor.pending.discard(
             c.ForgetBacklog(position, passed.count, passed.source, passed.keys, by, passed.left_out)

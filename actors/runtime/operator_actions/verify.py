@@ -26,7 +26,7 @@ async def verify(actor: Actor) -> Answered | Failed:
     if actor.state.throttled_until > now:
         wait = age_text(math.ceil(actor.state.throttled_until - now))
         raise ControlDenied("throttled", f"{receiver} is throttled for {wait} more")
-    if not environment.handshakes_known():
+    if not environment.all_know_handshakes():
         raise ControlDenied("older_nodes", "a node of an older version knows no handshakes; upgrade it first")
     if not environment.may_start():
         raise ControlDenied("unavailable", "the shard is not ready at the moment; try again")

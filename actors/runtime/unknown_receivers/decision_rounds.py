@@ -199,7 +199,7 @@ class DecisionRounds:
     def _release_resting(self) -> None:
         """Let receivers that were told about events, and have nothing to do, leave memory."""
         for actor in self._coming:
-            if actor.resting:
+            if actor.is_resting:
                 actor.active_at = float("-inf")
         self._coming = [each for each in self._coming if not each.loaded]
 

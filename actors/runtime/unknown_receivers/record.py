@@ -16,7 +16,7 @@ after those for known receivers:
 4. No known receiver waits for them: after 2 s, or if more than `WAITING_MAX` of them wait, the record
    *parks*, like an actor. Then they are only in the stream, and events that the record cannot hold are found
    again by reading the whole shard from the record's position. Until all of them are decided, a receiver
-   without a state begins at that position and reads its own events from there (`Pending.behind_unknown`).
+   without a state begins at that position and reads its own events from there (`Pending.is_behind_unknown`).
 5. If nothing can be buried for a minute (the dead letters are full), events far below the highest received
    position are discarded, and that is recorded. If the stream is full, those below its horizon are evicted.
 """

@@ -1,4 +1,4 @@
-"""Admission of requests: the gate checks their tokens; limits bound what they hold and publish together.
+"""Admission of requests: the gate checks their tokens; limits bound how much they hold and publish.
 
 Read `gate` first.
 """

@@ -18,7 +18,7 @@ from actors.ids import is_tenant
 from angarium.api.problems import ProblemRaised, hidden, method_not_allowed, unavailable
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.requests.query_parameters import check_parameters, parameters_of
-from angarium.operations.tokens.secret import presented, proves
+from angarium.operations.tokens.secret import parse_token, proves
 from streams.buckets.api_tokens import Scope, Token, TokenStore
 
 USE_RECORDED_EVERY_S = 600.0
@@ -101,11 +101,11 @@ class Gate:
 
     def _identified(self, headers: Headers) -> Caller | None:
         scheme, _, text = header(headers, b"authorization").partition(" ")
-        given = presented(text.strip()) if scheme.lower() == "bearer" else None
+        given = parse_token(text.strip()) if scheme.lower() == "bearer" else None
         if given is None:
             return None
         token = self._tokens.get(given.id)
-        if not proves(given, token) or token is None or expired(token):
+        if not proves(given, token) or token is None or is_expired(token):
             return None
         return Caller(given.id, token)
 
@@ -122,7 +122,7 @@ class Gate:
         task.add_done_callback(self._recording.discard)
 
 
-def expired(token: Token) -> bool:
+def is_expired(token: Token) -> bool:
     """Return whether the time of a token is over."""
     return token.expires_at is not None and token.expires_at <= datetime.now(UTC)
 

@@ -21,7 +21,7 @@ from streams.clock import SystemTime
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.places import BucketPlace
 from streams.resending import plan_lock
-from streams.resending.plan_lock import LEASES_WAITED, Busy
+from streams.resending.plan_lock import LEASES_WAITED, LockHeld
 from streams.resending.replay import HALTED
 
 READ_PLANS_EVERY_S = 2.0
@@ -152,7 +152,7 @@ class Jobs:
                 self._known = {key: known for key, known in self._known.items() if key[0] != kind}
                 self._ended = {key: stored for key, stored in self._ended.items() if key[0] != kind}
             while (message := await next_plan(self._access, kind, place.position)) is not None:
-                if place.doubtful:
+                if place.is_doubtful:
                     break  # The next read compares first.
                 place.move(Mark(position=message.position, stored_at=message.stored_at))
                 try:
@@ -192,7 +192,7 @@ class Jobs:
             why = await run_job(
                 self._access, *key, lambda: self._halted or self._slots.is_over(key), self.redrives_here
             )
-        except Busy:
+        except LockHeld:
             log.debug("job.taken", extra={"job": known.stored.id})
         except AngariumError as error:
             why = str(error)

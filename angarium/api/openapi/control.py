@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from actors.configuration.signing_secrets import Kind
 from angarium.api.openapi.shared_texts import body, operation, problems, result
-from angarium.operations.configurations.rotate import OVERLAP_MAX_S, Rotated
+from angarium.operations.configurations.rotate import OVERLAP_MAX_S, RotatedSecret
 from angarium.operations.control_requests.operator_actions import Forgotten, Skipped
 from angarium.operations.events.erase import ErasureStatus
 
@@ -93,7 +93,7 @@ FORGET_EVENTS = _described(
     {"discarded": 12, "next_sequence": 30},
 )  # fmt: skip
 ROTATE_RECEIVER_SECRET = _described(
-    "Give a receiver a new signing secret", Rotated, "The new secret; only this answer shows it",
+    "Give a receiver a new signing secret", RotatedSecret, "The new secret; only this answer shows it",
     {
         "receiver": "acme.billing", "revision": 8, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "secrets": 2, "public_keys": [], "until": "2026-11-23T20:00:00Z",

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from angarium.api.openapi.shared_texts import problems, result
-from angarium.operations.installation.doctor.finding import ReceiverAilment
+from angarium.operations.installation.doctor.findings import ReceiverCondition
 from angarium.operations.installation.doctor.raised_alerts import RaisedAlert
 from angarium.operations.installation.fleet import SeenNodes, SeenShard
 
@@ -24,13 +24,13 @@ class FoundProblem(Struct, frozen=True, kw_only=True):
     text: str
     remedy: str
     receiver: str | None
-    ailment: ReceiverAilment | None
+    condition: ReceiverCondition | None
 
 
 class AlertsAndFindings(Struct, frozen=True, kw_only=True):
     """The alerts about receivers that are raised, and what `angarium doctor` finds.
 
-    `as_of` is the time of the examination. `alerts` are recorded and not over: the latest first, 1,000 at
+    `as_of` is the time of the checks. `alerts` are recorded and not over: the latest first, 1,000 at
     most; `alerts_total` is their number. `findings` are all problems, then the worst of the unhealthy
     receivers.
     """
@@ -74,9 +74,9 @@ LIST_ALERTS: dict[str, Any] = {
             "alerts_total": 1,
             "findings": [{
                 "level": "warning", "subject": "receivers",
-                "text": "acme.billing has been offline for 2h; 1,204 wait, the oldest for 2h",
-                "remedy": "its state says why", "receiver": "acme.billing",
-                "ailment": "offline",
+                "text": "acme.billing has been offline for 2h; 1,204 events wait, the oldest for 2h",
+                "remedy": "find the reason in its state", "receiver": "acme.billing",
+                "condition": "offline",
             }],
         }),
         **problems(),

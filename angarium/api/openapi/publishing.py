@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from angarium.api.openapi.shared_texts import body, header_parameter, problems, result
 from angarium.api.problems import HIDDEN, TITLES, TYPES, Fault
-from angarium.operations.events.accept import Accepted
+from angarium.operations.events.accept import AcceptedEvent
 from angarium.operations.events.cancel_later import CancelledEvents
 from angarium.operations.events.list_later import LaterEvent
 from streams.nats.wire_names import DELIVER_AT, EVENT_ID, EVENT_REGION
@@ -92,7 +92,10 @@ def _described(summary: str, answer: dict[str, Any]) -> dict[str, Any]:
         "summary": summary,
         "tags": ["publish"],
         "operation_class": _Publish,
-        "responses": {202: result(Accepted, "JetStream has acknowledged the event", answer), **_PROBLEMS},
+        "responses": {
+            202: result(AcceptedEvent, "JetStream has acknowledged the event", answer),
+            **_PROBLEMS,
+        },
     }
 
 

@@ -8,7 +8,7 @@ import msgspec
 from litestar import Request
 from litestar.types import Receive
 
-from actors.allowed_values import problem
+from actors.allowed_values import conversion_problem
 from actors.configuration.parsing import DOCUMENT_MAX
 from angarium.api.problems import Fault, ProblemRaised, invalid, not_json
 from angarium.api.requests.headers import Headers, header, headers_by_name
@@ -92,7 +92,7 @@ def decoded(body: bytes, kind: type[T]) -> T:
         check_json(body)
         if not isinstance(error, msgspec.ValidationError):
             raise invalid(Fault(detail=f"not valid JSON ({error})")) from None
-        path, detail = problem(error, kind)
+        path, detail = conversion_problem(error, kind)
         raise invalid(Fault(pointer=json_pointer(path), detail=detail)) from None
 
 

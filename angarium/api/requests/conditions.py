@@ -24,7 +24,7 @@ class Condition(Struct, frozen=True):
     exists: bool = False
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """True if the client stated a condition."""
         return self.revision is not None or self.exists
 
@@ -51,9 +51,9 @@ def is_known(headers: Headers, revision: int) -> bool:
     return any(each.strip().removeprefix("W/") in ("*", f'"{revision}"') for each in etags.split(","))
 
 
-def met(outcome: T | NotDone, asked: Condition) -> T:
+def result_if_met(outcome: T | NotDone, asked: Condition) -> T:
     """The result of a change. Raises `ProblemRaised`, 412 if the condition does not hold."""
-    if isinstance(outcome, NotDone) and outcome.kind == "conflict" and asked.given:
+    if isinstance(outcome, NotDone) and outcome.kind == "conflict" and asked.is_given:
         raise _unmet(outcome.text)
     return result_of(outcome)
 
@@ -63,7 +63,7 @@ def _unmet(detail: str) -> ProblemRaised:
     return ProblemRaised(412, "precondition-failed", detail)
 
 
-def tag(revision: int) -> dict[str, str]:
+def etag_header(revision: int) -> dict[str, str]:
     """The header with the entity-tag of a revision."""
     return {"etag": f'"{revision}"'}
 

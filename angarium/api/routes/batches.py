@@ -21,7 +21,7 @@ from angarium.api.requests.bodies import check_json, json_pointer, read_body
 from angarium.api.requests.event_ids import ID_TEXT, is_id
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.routes.publishing import Asked, must_exist, within_rate
-from angarium.operations.events.accept import Accepted, accept_all, check_unsent
+from angarium.operations.events.accept import AcceptedEvent, accept_all, check_unsent
 from angarium.operations.events.message import NewEvent, delivery_time
 from angarium.operations.failures import OperationError, not_done
 from streams.reading.messages import TYPE_DEFAULT, type_problem
@@ -135,7 +135,7 @@ def _parsed(tenant: str, number: int, raw: Raw, max_body: int) -> NewEvent | Pro
     try:
         item = msgspec.json.decode(raw, type=BatchItem)
     except msgspec.ValidationError as error:
-        path, detail = allowed_values.problem(error, BatchItem)
+        path, detail = allowed_values.conversion_problem(error, BatchItem)
         return invalid(Fault(pointer=f"/{number}{json_pointer(path)}", detail=detail))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return invalid(Fault(pointer=f"/{number}", detail=f"not valid JSON ({error})"))
@@ -193,7 +193,9 @@ async def _publish(
     ]
 
 
-def _answer(event: NewEvent, stored: Accepted | OperationError, matched: dict[str, int | None]) -> ItemAnswer:
+def _answer(
+    event: NewEvent, stored: AcceptedEvent | OperationError, matched: dict[str, int | None]
+) -> ItemAnswer:
     if isinstance(stored, OperationError):
         return _refused(problem_of(not_done(stored)))
     return ItemAnswer(

@@ -39,7 +39,7 @@ from angarium.api.requests.headers import headers_by_name
 from angarium.api.routes.jobs import accepted
 from angarium.api.routes.publishing import idempotency_key
 from angarium.operations.dead_letters.drop import drop
-from angarium.operations.dead_letters.find import find, owned
+from angarium.operations.dead_letters.find import find_letter, owned_letters
 from angarium.operations.dead_letters.listing import LetterNumbers, newest_before, oldest_after
 from angarium.operations.dead_letters.redrive import redrive
 from angarium.operations.dead_letters.shown import shown_letter
@@ -93,7 +93,7 @@ async def get_dead_letter(tenant: FromPath[str], number: Number, api: InjectedAp
 async def drop_dead_letter(tenant: FromPath[str], number: Number, api: InjectedApi) -> LetterItem:
     """Delete a dead letter permanently."""
     with api.letter_limits.admit(tenant):
-        letter = result_of(await find(api.access, number, tenant=tenant))
+        letter = result_of(await find_letter(api.access, number, tenant=tenant))
         result_of(await drop(api.access, (number,)))
     return _item(letter)
 
@@ -154,7 +154,7 @@ async def _wanted(access: Access, tenant: str, given: RedriveRequest) -> LetterN
     if given.numbers is not None:
         if selected or given.all or given.cursor:
             raise invalid(Fault(pointer="/numbers", detail="`numbers` cannot be combined with a selection"))
-        return LetterNumbers(result_of(await owned(access, given.numbers, tenant)), None)
+        return LetterNumbers(result_of(await owned_letters(access, given.numbers, tenant)), None)
     if not (selected or given.all):
         detail = "select letters with `numbers`, `receiver`, `reasons`, `since` or `until`, or set `all`"
         raise invalid(Fault(pointer="/all", detail=detail))
@@ -188,7 +188,7 @@ def _item(letter: Letter | ListedLetter) -> LetterItem:
     return LetterItem(
         number=letter.position, receiver=letter.receiver, sequence=letter.sequence, reason=letter.reason,
         at=instant_text(letter.at), attempts=letter.attempts, status=letter.status, type=letter.type,
-        id=letter.event_id, bytes=None if letter.body_gone else letter.size,
+        id=letter.event_id, bytes=None if letter.is_body_gone else letter.size,
     )  # fmt: skip
 
 

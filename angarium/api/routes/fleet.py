@@ -26,11 +26,11 @@ async def list_nodes(access: InjectedAccess) -> SeenNodes:
 @get("/v1/alerts", opt=needs("operate"), **LIST_ALERTS)
 async def list_alerts(api: InjectedApi) -> AlertsAndFindings:
     """List the raised alerts, and what is wrong. The answer is cached for a few seconds."""
-    seen = await api.examination.recent()
+    seen = await api.recent_findings.get()
     found = [
         FoundProblem(
             level="warning" if each.ok else "problem", subject=each.subject, text=each.text,
-            remedy=each.remedy, receiver=each.receiver, ailment=each.ailment,
+            remedy=each.remedy, receiver=each.receiver, condition=each.condition,
         )
         for each in seen.findings
     ]  # fmt: skip

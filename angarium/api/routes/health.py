@@ -34,6 +34,6 @@ async def healthz() -> Health:
 )
 async def readyz(api: InjectedApi) -> Health:
     """Answer 200 if NATS is reachable and the tokens are known; on 503, send requests elsewhere."""
-    if not api.ready:
+    if not api.is_ready:
         raise unavailable("NATS cannot be reached")
     return _WELL

@@ -26,7 +26,7 @@ from angarium.api.requests.headers import headers_by_name
 from angarium.api.routes.publishing import idempotency_key
 from angarium.operations.failures import NotDone
 from angarium.operations.jobs import listing
-from angarium.operations.jobs.begin import Begun, begin_replay
+from angarium.operations.jobs.begin import StartedJob, begin_replay
 from angarium.operations.jobs.plans import JobDocument, kind_and_owner
 from angarium.operations.jobs.show import show
 from angarium.operations.jobs.stop import stop
@@ -93,7 +93,7 @@ async def stop_job(request: Request[Any, Any, Any], job: FromPath[str], api: Inj
     return found
 
 
-def accepted(api: ApiState, begun: Begun) -> Response[Any]:
+def accepted(api: ApiState, begun: StartedJob) -> Response[Any]:
     """The answer if a job was begun. Raises `ProblemRaised` if another one is unfinished, with its path."""
     location = f"/v1/jobs/{begun.job.id}"
     if not begun.mine:
@@ -122,6 +122,6 @@ def _found(outcome: JobDocument | NotDone) -> JobDocument:
 
 def _per_second(rate: str) -> float:
     try:
-        return quantities.rate(rate).per_second
+        return quantities.parse_rate(rate).per_second
     except quantities.BadQuantity as error:
         raise invalid(Fault(pointer="/rate", detail=str(error))) from None

@@ -25,9 +25,15 @@ from angarium.api.problems import Fault, ProblemRaised, hidden, invalid, not_fou
 from angarium.api.requests.bodies import read_body
 from angarium.api.requests.event_ids import ID_TEXT, is_id
 from angarium.api.requests.headers import Headers, header, headers_by_name
-from angarium.operations.events.accept import Accepted, accept, check_unsent
+from angarium.operations.events.accept import AcceptedEvent, accept, check_unsent
 from angarium.operations.events.message import NewEvent, delivery_time
-from streams.reading.messages import CONTENT_TYPE_DEFAULT, TYPE_DEFAULT, is_content_type, trace, type_problem
+from streams.reading.messages import (
+    CONTENT_TYPE_DEFAULT,
+    TYPE_DEFAULT,
+    is_content_type,
+    type_problem,
+    valid_trace_headers,
+)
 
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?\Z")
 _KEY_TEXT = "1 to 255 printable ASCII characters"
@@ -114,7 +120,7 @@ async def _respond(request: Asked, api: ApiState, destination: Destination) -> R
 
 async def publish(
     api: ApiState, who: Caller, destination: Destination, headers: Headers, receive: Receive
-) -> tuple[Accepted, dict[str, str]]:
+) -> tuple[AcceptedEvent, dict[str, str]]:
     """Check everything but the body, then read the body, then store it. Raises `ProblemRaised`.
 
     Returns the answer, and the headers with the caller's rate.
@@ -126,7 +132,9 @@ async def publish(
     content_type = header(headers, b"content-type") or CONTENT_TYPE_DEFAULT
     if not is_content_type(content_type):
         raise invalid(Fault(header="content-type", detail="at most 256 printable ASCII characters"))
-    traceparent, tracestate = trace(header(headers, b"traceparent"), header(headers, b"tracestate"))
+    traceparent, tracestate = valid_trace_headers(
+        header(headers, b"traceparent"), header(headers, b"tracestate")
+    )
     region = header(headers, b"angarium-region")
     if region and not is_region(region):
         raise invalid(Fault(header="angarium-region", detail=REGION_TEXT))

@@ -30,14 +30,14 @@ from angarium.api.problems import ProblemRaised, result_of
 from angarium.api.queries.cursors import NameCursor, PageSize, after_name, cursor_after
 from angarium.api.requests import conditions
 from angarium.api.requests.bodies import check_json, decoded, json_body
-from angarium.api.requests.conditions import Condition, condition, is_known, met, tag
+from angarium.api.requests.conditions import Condition, condition, etag_header, is_known, result_if_met
 from angarium.api.requests.headers import headers_by_name
 from angarium.operations.configurations.get import get_configuration, list_configurations
 from angarium.operations.configurations.patch import patch_configuration
 from angarium.operations.configurations.proposal import PutResult
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
 from angarium.operations.configurations.remove import remove_receiver
-from angarium.operations.configurations.rotate import Rotated, rotate_secret
+from angarium.operations.configurations.rotate import RotatedSecret, rotate_secret
 from angarium.operations.configurations.trials.filter_trial import FilterTrial, try_filter
 from angarium.operations.configurations.trials.transform_trial import TransformTrial, try_transform
 from angarium.operations.failures import NotDone
@@ -86,8 +86,8 @@ async def get_receiver(
         detail = f"the stored configuration cannot be read ({found.problems[0]}); put another one"
         raise ProblemRaised(409, "refused", detail)
     if is_known(headers_by_name(request.scope["headers"]), found.revision):
-        return Response(None, status_code=304, headers=tag(found.revision))
-    return Response(found.members, headers=tag(found.revision))
+        return Response(None, status_code=304, headers=etag_header(found.revision))
+    return Response(found.members, headers=etag_header(found.revision))
 
 
 @put(PATH, opt=needs("manage"), **PUT_RECEIVER)
@@ -97,9 +97,9 @@ async def put_receiver(
     """Store the whole configuration of a receiver."""
     receiver, members, asked = f"{tenant}.{name}", await _members(request, api), _condition(request)
     revision = await _revision(access, receiver, asked)
-    new = NewConfiguration(members=members, replace=asked.given, revision=revision)
+    new = NewConfiguration(members=members, replace=asked.is_given, revision=revision)
     done = _changed(api, receiver, await put_configuration(access, receiver, new), asked)
-    headers = NOT_KEPT | tag(done.revision)
+    headers = NOT_KEPT | etag_header(done.revision)
     if done.replaced:
         return Response(_stored(done), headers=headers)
     return Response(_stored(done), status_code=201, headers=headers | {"location": request.url.path})
@@ -115,7 +115,7 @@ async def patch_receiver(
         raise ProblemRaised(400, "not-http", "PATCH changes an existing configuration; send If-Match")
     outcome = await patch_configuration(access, receiver, members, revision=asked.revision)
     done = _changed(api, receiver, outcome, asked)
-    return Response(_stored(done), headers=NOT_KEPT | tag(done.revision))
+    return Response(_stored(done), headers=NOT_KEPT | etag_header(done.revision))
 
 
 @delete(PATH, status_code=200, opt=needs("manage"), **DELETE_RECEIVER)
@@ -133,7 +133,7 @@ async def delete_receiver(
 @post(f"{PATH}/rotate-secret", status_code=200, opt=needs("manage"), **ROTATE_RECEIVER_SECRET)
 async def rotate_receiver_secret(
     request: Asked, tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
-) -> Response[Rotated]:
+) -> Response[RotatedSecret]:
     """Give a receiver a new signing secret."""
     receiver, asked = f"{tenant}.{name}", _condition(request)
     given = decoded(await json_body(request, api.limits) or b"{}", RotationRequest)
@@ -142,7 +142,7 @@ async def rotate_receiver_secret(
         access, receiver, given.overlap_s, kind=given.secret_kind, revision=revision
     )
     done = _changed(api, receiver, outcome, asked)
-    return Response(done, headers=NOT_KEPT | tag(done.revision))
+    return Response(done, headers=NOT_KEPT | etag_header(done.revision))
 
 
 @post(f"{PATH}/test-filter", status_code=200, opt=needs("manage"), **TEST_FILTER)
@@ -170,7 +170,7 @@ def _changed(api: ApiState, receiver: str, outcome: T | NotDone, asked: Conditio
     """The result of a change. Raises `ProblemRaised`, 429 if the tenant has too many."""
     if isinstance(outcome, NotDone) and outcome.code == CHANGES_CODE:
         raise api.changes.problem(receiver, outcome.text)
-    return met(outcome, asked)
+    return result_if_met(outcome, asked)
 
 
 def _condition(request: Asked) -> Condition:
@@ -182,7 +182,7 @@ async def _revision(access: Access, receiver: str, asked: Condition) -> int | No
     if not asked.exists:
         return asked.revision
     found = await get_configuration(access, receiver)
-    return met(found, asked).revision
+    return result_if_met(found, asked).revision
 
 
 async def _members(request: Asked, api: ApiState) -> dict[str, Any]:

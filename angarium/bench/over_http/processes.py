@@ -71,7 +71,7 @@ async def serving_api(directory: Path, settings: Mapping[str, Setting]) -> Async
     try:
         async with asyncio.timeout(READY_TIMEOUT_S):
             while (found := _SERVING.search(log.read_bytes())) is None:
-                if child.ended:
+                if child.has_ended:
                     raise click.ClickException(f"the API ended by itself: {log.read_text()}")
                 await asyncio.sleep(PROGRESS_POLL_S)
         yield int(found[1]), child.program_pid or 0

@@ -87,7 +87,7 @@ def list_letters(receiver: str | None, limit: int, wide: bool, as_json: bool, **
     if as_json:
         for row in rows:
             output.say_json_line(row)
-    elif wide or not output.on_terminal():
+    elif wide or not output.is_terminal():
         output.say_table(table.HEADINGS, [list(row.values()) for row in rows], wide=True)
     else:
         output.say_table(

@@ -31,7 +31,7 @@ def row(letter: Letter | ListedLetter) -> dict[str, Any]:
         "status": letter.status,
         "type": letter.type,
         "id": letter.event_id,
-        "bytes": None if letter.body_gone else letter.size,
+        "bytes": None if letter.is_body_gone else letter.size,
     }
 
 

@@ -33,7 +33,7 @@ def demo(as_json: bool) -> None:
         output.say()
         for line in table.verdict(findings):
             output.say(line)
-    broken = sum(not finding.kept for finding in findings)
+    broken = sum(not finding.is_kept for finding in findings)
     if broken:
         raise click.ClickException(
             f"{broken} of {len(findings)} promises were broken; the logs are in {directory}"

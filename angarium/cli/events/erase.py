@@ -37,7 +37,7 @@ def erase(event: str, tenant: str | None, wait: str, yes: bool, as_json: bool, *
     from angarium import quantities
     from angarium.access import with_access
 
-    settings, wait_s = options.settings_of(given), options.quantity("--wait", quantities.age, wait)
+    settings, wait_s = options.settings_of(given), options.quantity("--wait", quantities.parse_age, wait)
 
     def agreed(tenant: str) -> bool:
         if yes:
@@ -82,7 +82,7 @@ async def _erased(
     while not status.done and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(ERASURE_POLL_S)
         status = await done(access, await get_erasure(access, tenant, event))
-        if status.waits_for and status.waits_for != said and output.on_terminal():
+        if status.waits_for and status.waits_for != said and output.is_terminal():
             output.note(f"waiting: {output.visible(status.waits_for)}")
         said = status.waits_for
     return status

@@ -56,7 +56,7 @@ def list_(tenant: str | None, receiver: str | None, limit: int, as_json: bool, *
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.settings_flags(*options.CONNECTION)
 def cancel(tenant: str, event: str, as_json: bool, **given: Any) -> None:
-    """Cancel the event ID of TENANT, which waits for its time. Once this is said, it is never delivered."""
+    """Cancel the event ID of TENANT, which waits for its time. After that message it is never delivered."""
     from angarium.operations.events.cancel_later import cancel_later
 
     done = perform(options.settings_of(given), lambda access: cancel_later(access, tenant, event))

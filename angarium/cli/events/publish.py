@@ -17,7 +17,7 @@ from angarium.terminal.run import run
 
 if TYPE_CHECKING:
     from angarium.operations.events.message import NewEvent
-    from angarium.operations.events.publish import Published
+    from angarium.operations.events.publish import PublishResult
 
 _ID = re.compile(r"[A-Za-z0-9_:-]{1,128}\Z")
 
@@ -106,7 +106,7 @@ async def _publish(
         output.note("note: the input has no lines, so nothing was published")
 
 
-def _show(published: "Published", *, as_json: bool) -> None:
+def _show(published: "PublishResult", *, as_json: bool) -> None:
     if as_json:
         output.say_json_line(msgspec.structs.asdict(published))
     else:
@@ -146,7 +146,7 @@ def _time(text: str, now: float) -> float:
     from angarium.operations.events.message import delivery_time
 
     try:
-        found = delivery_time(instant_text(now + quantities.age(text)), now)
+        found = delivery_time(instant_text(now + quantities.parse_age(text)), now)
     except quantities.BadQuantity:
         found = delivery_time(text, now)
     if isinstance(found, str):

@@ -61,7 +61,7 @@ def replay(
         raise click.UsageError("give --since, --resume or --abandon")
     now, per_second = time.time(), None
     if rate is not None:
-        per_second = options.quantity("--rate", quantities.rate, rate).per_second
+        per_second = options.quantity("--rate", quantities.parse_rate, rate).per_second
     settings = options.settings_of(given)
     if abandon:
         _abandon(settings, receiver, as_json=as_json)
@@ -77,9 +77,9 @@ def replay(
 
 
 def _abandon(settings: Settings, receiver: str, *, as_json: bool) -> None:
-    from angarium.operations.replays.replay import abandon
+    from angarium.operations.replays.replay import give_up_replay
 
-    sent = perform(settings, lambda access: abandon(access, receiver))
+    sent = perform(settings, lambda access: give_up_replay(access, receiver))
     if as_json:
         output.say_json({"abandoned": receiver, "sent": sent})
     else:

@@ -21,9 +21,9 @@ def doctor(as_json: bool, **given: Any) -> None:
     """
     from msgspec import to_builtins
 
-    from angarium.operations.installation.doctor.examine import examine
+    from angarium.operations.installation.doctor.all_checks import check_everything
 
-    findings = run(examine(options.settings_of(given)))
+    findings = run(check_everything(options.settings_of(given)))
     if as_json:
         output.say_json(to_builtins(findings))
     else:

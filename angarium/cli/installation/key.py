@@ -18,14 +18,17 @@ SHOWN_MAX = 10
 def key() -> None:
     """Seal receivers' secrets and header values in NATS, with keys that only processes of Angarium have.
 
-    The key file (ANGARIUM_KEY_FILE) has a key a line; the first one seals, and all of them open.
+    The key file (ANGARIUM_KEY_FILE) has one key per line. The first one seals; every one opens.
     """
 
 
 @key.command(short_help="Make a key.")
 @click.argument("name", metavar="[ID]", required=False)
 def new(name: str | None) -> None:
-    """Print a new key, as a line for the key file. Nothing is stored: keep a copy where NATS is not."""
+    """Print a new key, as a line for the key file.
+
+    It is not stored: keep a copy of the file on another machine than NATS.
+    """
     from streams.sealing.key_file import new_key_line
     from streams.sealing.keys import is_key_id
 
@@ -39,11 +42,11 @@ def new(name: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.settings_flags(*options.CONNECTION, *options.SEALING)
 def status(as_json: bool, **given: Any) -> None:
-    """Count the receivers whose secrets each key has sealed, and those whose secrets lie in clear.
+    """Count the receivers whose secrets each key has sealed, and those whose secrets are unencrypted.
 
     The exit status is 1 if secrets cannot be opened with the key file that is given.
     """
-    from angarium.operations.configurations.sealing import key_use
+    from angarium.operations.installation.key import key_use
     from angarium.quantities import count_text
 
     use = perform(options.settings_of(given), set_up(key_use))
@@ -53,7 +56,7 @@ def status(as_json: bool, **given: Any) -> None:
         for name, count in use.receivers.items():
             remark = " (the first of the key file)" if name == use.present else ""
             output.say(f"{name}: {count_text(count, 'receiver')}{remark}")
-        output.say(f"in clear: {count_text(len(use.in_clear), 'receiver')}{_names(use.in_clear)}")
+        output.say(f"unencrypted: {count_text(len(use.unencrypted), 'receiver')}{_names(use.unencrypted)}")
         if use.required:
             output.say("new secrets are stored only by processes that have the key file")
     _fail_if_left(use.unopened, "cannot be opened")
@@ -63,12 +66,12 @@ def status(as_json: bool, **given: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.settings_flags(*options.CONNECTION, *options.SEALING)
 def rotate(as_json: bool, **given: Any) -> None:
-    """Seal the secrets of all receivers with the first key of the key file, also those in clear.
+    """Seal the secrets of all receivers with the first key of the key file, also unencrypted ones.
 
-    Before, give all nodes and APIs the file with the new key. Nothing changes for receivers. If the command
-    is interrupted, run it again and it continues. From then on no process without a key stores new secrets.
+    First give all nodes and APIs the file with the new key. Nothing changes for receivers. If the command
+    is interrupted, run it again and it continues. Afterwards no process without a key stores new secrets.
     """
-    from angarium.operations.configurations.sealing import rotate_key
+    from angarium.operations.installation.key import rotate_key
     from angarium.quantities import count_text
 
     with progress("sealing") as show:

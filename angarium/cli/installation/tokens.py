@@ -49,7 +49,7 @@ def create(
     from angarium.operations.tokens.create import NewToken, create
 
     settings = options.settings_of(given)
-    lasts_s = None if expires is None else options.quantity("--expires", quantities.age, expires)
+    lasts_s = None if expires is None else options.quantity("--expires", quantities.parse_age, expires)
     new = NewToken(tenant=tenant, scopes=scopes, lasts_s=lasts_s, rate=rate, note=note)
     made = perform(settings, lambda access: create(access, new))
     if as_json:
@@ -79,7 +79,7 @@ def list_(wide: bool, as_json: bool, **given: Any) -> None:
 def say(tokens: "Sequence[ListedToken]", *, wide: bool) -> None:
     """Print the tokens, at a terminal only the columns that 80 characters hold."""
     rows = [cells(each) for each in tokens]
-    if wide or not output.on_terminal():
+    if wide or not output.is_terminal():
         output.say_table(HEADINGS, [list(row.values()) for row in rows], wide=wide)
         return
     narrow = [[row[heading] for heading in NARROW_COLUMNS] for row in rows]

@@ -58,7 +58,7 @@ def minutes(receiver: str, wide: bool, as_json: bool, **given: Any) -> None:
 def say(rows: list[dict[str, Any]], *, wide: bool) -> None:
     """Print the rows, all columns if they fit the terminal."""
     everything = [list(row.values()) for row in rows]
-    if wide or not output.on_terminal() or output.fits(HEADINGS, everything):
+    if wide or not output.is_terminal() or output.fits(HEADINGS, everything):
         output.say_table(HEADINGS, everything, wide=wide)
         return
     output.say_table(NARROW_COLUMNS, [[row[heading] for heading in NARROW_COLUMNS] for row in rows])

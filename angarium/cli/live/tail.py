@@ -136,7 +136,7 @@ def _losses_noted(wire: "Wire") -> "Iterator[None]":
 
 def shown_rows(*, wide: bool) -> "Callable[[TailedAttempt], None]":
     """Print the headings, and return what prints a row."""
-    wide = wide or not output.on_terminal()
+    wide = wide or not output.is_terminal()
     if wide:
         table = StreamedTable(HEADINGS, WIDE_WIDTHS, wide=True)
     else:

@@ -42,7 +42,7 @@ def top(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show phase, backlog, pace and its limit, for the receivers whose events wait longest.
+    """Show the receivers whose events wait longest: phase, backlog, pace, and what limits it.
 
     This is live, from what nodes record: no ledger is needed, and no node is asked. The data is a few seconds
     old. With --within: the receivers that failed or were late in that period, from the ledger.
@@ -54,7 +54,7 @@ def top(
     if within is not None:
         _worst(settings, tenant, within, limit, wide=wide, as_json=as_json)
         return
-    once = once or as_json or not output.on_terminal()
+    once = once or as_json or not output.is_terminal()
     run_long(_watch(settings, tenant, None if once else every, limit, wide=wide, as_json=as_json))
 
 
@@ -109,7 +109,7 @@ def show(picture: "TopScreen", *, wide: bool, again: bool) -> None:
             output.clear()
         output.say(f"{_summary(picture)}\n")
     now = quantities.parse_time(picture.at, 0.0)
-    all_of_it = wide or not output.on_terminal()
+    all_of_it = wide or not output.is_terminal()
     columns = table.TOP_COLUMNS
     rows = [table.cells(row, columns, now) for row in picture.receivers]
     output.say_table(columns, rows, cut=() if all_of_it else table.TOP_CUT, wide=all_of_it)
@@ -136,7 +136,7 @@ def _as_of(picture: "TopScreen") -> str:
 
 def _title(text: str) -> None:
     """Print what a table shows, on a terminal only."""
-    if output.on_terminal():
+    if output.is_terminal():
         output.say(text)
 
 
@@ -148,7 +148,7 @@ def _worst(
     from angarium.cli.ledger_queries.ask_ledger import ask_ledger, show_notes
     from angarium.operations.ledger_queries.worst_receivers import find_worst
 
-    within_s = options.quantity("--within", quantities.age, within)
+    within_s = options.quantity("--within", quantities.parse_age, within)
     worst = ask_ledger(settings, lambda ledger: find_worst(ledger, within_s, limit, tenant))
     if as_json:
         output.say_json(worst)
@@ -156,7 +156,7 @@ def _worst(
     cut = () if wide else ("last", "receiver")
     _title("Failing or disabled now, the longest outage first:")
     output.say_table(FAILING_HEADINGS, map(attempt_table.failing_cells, worst.failing), cut=cut, wide=wide)
-    if output.on_terminal():
+    if output.is_terminal():
         output.say()
     _title(f"Latest deliveries within {within}:")
     output.say_table(LATE_HEADINGS, map(attempt_table.late_cells, worst.late), cut=cut[1:], wide=wide)

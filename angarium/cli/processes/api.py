@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from angarium.cli.invocation import options
-from angarium.quantities import address
+from angarium.quantities import parse_address
 from angarium.settings import Settings
 from angarium.terminal import output
 from angarium.terminal.run import end_on_sigterm, run_long
@@ -51,7 +51,7 @@ async def _serve(settings: Settings, host: str | None, port: int | None) -> None
     from angarium.console.app import Console
 
     end_on_sigterm()
-    usual_host, usual_port = address(settings.api)
+    usual_host, usual_port = parse_address(settings.api)
     here = bind_socket(usual_host if host is None else host, usual_port if port is None else port)
     with suppress(asyncio.CancelledError):
         await with_access(settings, _check)

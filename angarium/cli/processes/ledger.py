@@ -39,7 +39,7 @@ def ledger(keep: str, **given: Any) -> None:
     from angarium import quantities
 
     settings = options.settings_of(given, log_level="info")
-    keep_s = options.quantity("--keep", quantities.age, keep)
+    keep_s = options.quantity("--keep", quantities.parse_age, keep)
     if keep_s < KEEP_MIN_S:
         raise click.UsageError(f"--keep {keep}: must be at least a minute")
     _check_address(settings.ledger)

@@ -11,7 +11,7 @@ from angarium.terminal import output
 from angarium.terminal.run import confirm
 
 if TYPE_CHECKING:
-    from angarium.operations.declarations.apply import Applied, Step
+    from angarium.operations.declarations.apply import AppliedDocument, ReceiverChange
 
 SIGNS = {"create": "+", "change": "~", "remove": "-", "keep": "="}
 
@@ -47,7 +47,7 @@ def apply(
     except InvalidPolicy as error:
         raise WrongRequest(_wrong(file.name, error.problems)) from None
 
-    def agreed(plan: "list[Step]") -> bool:
+    def agreed(plan: "list[ReceiverChange]") -> bool:
         if not as_json:
             for line in lines(plan):
                 output.say(line)
@@ -62,7 +62,7 @@ def apply(
             )
         return True
 
-    async def located(access: Any) -> "Applied | NotDone":
+    async def located(access: Any) -> "AppliedDocument | NotDone":
         done = await apply(access, declared, tenant=tenant, prune=prune, agreed=agreed)
         if isinstance(done, NotDone) and done.problems:
             return NotDone(kind="invalid", text=_wrong(file.name, done.problems))
@@ -88,7 +88,7 @@ def _wrong(name: str, problems: Any) -> str:
     return f"{name}: {'; '.join(problems)}"
 
 
-def lines(plan: "list[Step]") -> Iterator[str]:
+def lines(plan: "list[ReceiverChange]") -> Iterator[str]:
     """The plan for people: the changes, and how many receivers stay as they are."""
     kept = sum(each.action == "keep" for each in plan)
     for step in plan:
@@ -102,7 +102,7 @@ def lines(plan: "list[Step]") -> Iterator[str]:
         yield f"= {kept} {'stays as it is' if kept == 1 else 'stay as they are'}"
 
 
-def outcome(done: "Applied") -> Iterator[str]:
+def outcome(done: "AppliedDocument") -> Iterator[str]:
     """The result for people, with the secrets that were made."""
     for put in done.stored:
         if put.secret is not None:

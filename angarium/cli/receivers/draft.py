@@ -71,7 +71,7 @@ def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any
 def _rate(text: str, burst: int | None) -> dict[str, Any] | list[dict[str, Any]]:
     """The member `rate`: a list if the text names several rates. Raises click.UsageError."""
     rates = [
-        options.quantity("--rate", quantities.rate, each.strip(), burst) for each in text.split(",")
+        options.quantity("--rate", quantities.parse_rate, each.strip(), burst) for each in text.split(",")
     ]  # fmt: skip
     if len(rates) > 1 and burst is not None:
         raise click.UsageError("--burst needs a single --rate; give several with their bursts by --json")

@@ -146,7 +146,7 @@ def list_receivers(
     if as_json:
         output.say_json(found.rows)
     else:
-        all_of_it = wide or not output.on_terminal()
+        all_of_it = wide or not output.is_terminal()
         headings = table.HEADINGS if all_of_it else table.NARROW_COLUMNS
         rows = [table.cells(row, headings, now) for row in found.rows]
         output.say_table(headings, rows, cut=() if all_of_it else table.CUT_COLUMNS, wide=all_of_it)
@@ -257,9 +257,9 @@ def ping(name: str, as_json: bool, **given: Any) -> None:
     pong = perform(options.settings_of(given), lambda access: ping(access, name))
     if as_json:
         output.say_json(pong.answer)
-    elif pong.taken:
+    elif pong.is_accepted:
         output.say(f"{name} answered {pong.status} after {pong.latency_ms:g} ms")
-    if not pong.taken:
+    if not pong.is_accepted:
         why = output.visible(pong.error or f"HTTP {pong.status}")
         raise click.ClickException(f"{name} did not accept the ping: {why}, after {pong.latency_ms:g} ms")
 

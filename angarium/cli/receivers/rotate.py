@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 def rotate_secret(name: str, overlap: str, secret_kind: "Kind | None", as_json: bool, **given: Any) -> None:
     """Sign a receiver's events with a new secret, which is shown once, and for a while with the old one, too.
 
-    The old secret ends by itself: its end is stored in the configuration, and needs no second command.
+    The old secret expires by itself: the time is stored in the configuration, and no second command is
+    needed.
     """
     from angarium import quantities
     from angarium.operations.configurations.rotate import rotate_secret
 
-    overlap_s = options.quantity("--overlap", quantities.age, overlap)
+    overlap_s = options.quantity("--overlap", quantities.parse_age, overlap)
     done = perform(
         options.settings_of(given), lambda access: rotate_secret(access, name, overlap_s, kind=secret_kind)
     )

@@ -61,6 +61,10 @@ async function refresh() {
       const part = fresh.getElementById(old.id);
       if (part) replace(old, part);
     }
+    if (fresh.body.dataset.refresh !== document.body.dataset.refresh) {
+      document.body.dataset.refresh = fresh.body.dataset.refresh;
+      repeat();
+    }
     say("This page is live.");
   } catch {
     say("The server cannot be reached: what you see may be old.");
@@ -132,8 +136,14 @@ function show(attempt) {
   while (table.tBodies[0].rows.length > ROWS_MAX) table.tBodies[0].deleteRow(-1);
 }
 
+function repeat() {
+  clearInterval(every);
+  const seconds = Number(document.body.dataset.refresh);
+  every = seconds ? setInterval(soon, seconds * 1000) : 0;
+}
+
 function start() {
-  const { live, refresh: seconds } = document.body.dataset;
+  const { live } = document.body.dataset;
   if (live && !news) {
     news = new EventSource(live);
     news.addEventListener("attempt", (event) => {
@@ -148,7 +158,7 @@ function start() {
     news.addEventListener("end", () => soon());
   }
   say("This page refreshes itself.");
-  if (Number(seconds) && !every) every = setInterval(soon, Number(seconds) * 1000);
+  if (!every) repeat();
 }
 
 function stop() {

@@ -1,14 +1,14 @@
 """The fleet, for its operators: nodes, shards, and what is wrong with the installation."""
 
+import asyncio
 from typing import Any
 
 from litestar import Request, Response, get
 
 from angarium.console.admission import needs
 from angarium.console.console_state import InjectedConsole, InjectedSession
+from angarium.console.recent_values import refresh_interval
 from angarium.console.showing.answers import page
-
-PAGE_REFRESH_S = 5
 
 
 @get("/fleet", opt=needs("operate"))
@@ -16,8 +16,10 @@ async def show_fleet(
     request: Request[Any, Any, Any], console: InjectedConsole, session: InjectedSession
 ) -> Response[bytes]:
     """Nodes, shards, alerts and findings."""
+    nodes, shards, examined = await asyncio.gather(
+        console.nodes.get(""), console.shards.get(""), console.examinations.get("")
+    )
     return page(
-        request, "fleet.html", session, nodes=await console.nodes.get(""),
-        shards=await console.shards.get(""), examined=await console.examinations.get(""),
-        refresh_s=PAGE_REFRESH_S,
+        request, "fleet.html", session, nodes=nodes, shards=shards, examined=examined,
+        refresh_s=refresh_interval(nodes, shards, examined),
     )  # fmt: skip

@@ -1,15 +1,15 @@
 """The overview: what is wrong, the receivers whose events wait longest, the totals, and the fleet."""
 
+import asyncio
 from typing import Any
 
 from litestar import Request, Response, get
 
 from angarium.console.admission import AskedTenant, needs, tenant_seen
 from angarium.console.console_state import InjectedConsole, InjectedSession
+from angarium.console.recent_values import refresh_interval
 from angarium.console.showing.answers import page, redirect
 from streams.buckets.api_tokens import ALL_TENANTS
-
-PAGE_REFRESH_S = 5
 
 
 @get("/", opt=needs("read", "operate"))
@@ -24,10 +24,16 @@ async def show_overview(
         return redirect("/console/fleet")
     about = tenant_seen(session, tenant)
     sees_fleet = session.may("operate") and about is None
-    top = await console.overviews.get(about or ALL_TENANTS)
+    top, nodes, examined = await asyncio.gather(
+        console.overviews.get(about or ALL_TENANTS),
+        console.nodes.get("") if sees_fleet else _nothing(),
+        console.examinations.get("") if sees_fleet else _nothing(),
+    )
     return page(
-        request, "overview.html", session, tenant=about, top=top,
-        nodes=await console.nodes.get("") if sees_fleet else None,
-        examined=await console.examinations.get("") if sees_fleet else None,
-        live=f"/console/live/{about}" if about else "", refresh_s=PAGE_REFRESH_S,
+        request, "overview.html", session, tenant=about, top=top, nodes=nodes, examined=examined,
+        live=f"/console/live/{about}" if about else "", refresh_s=refresh_interval(top, nodes, examined),
     )  # fmt: skip
+
+
+async def _nothing() -> None:
+    """Read nothing, for a part of the page that is not shown."""

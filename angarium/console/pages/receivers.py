@@ -11,12 +11,12 @@ from actors.ids import tenant_of
 from angarium.api.problems import result_of
 from angarium.console.admission import AskedTenant, needs, tenant_seen
 from angarium.console.console_state import InjectedConsole, InjectedSession
+from angarium.console.recent_values import refresh_interval
 from angarium.console.showing.answers import page
 from angarium.operations.receiver_list.listing import overview
 from streams.buckets.api_tokens import ALL_TENANTS
 
 PAGE_RECEIVERS = 50
-PAGE_REFRESH_S = 5
 SEARCH_MAX = 130
 
 
@@ -45,7 +45,7 @@ async def list_receivers(
         rows = result_of(await overview(console.access, None, only=found.names)).rows if found.names else []
     return page(
         request, "receivers.html", session, tenant=about, q=q.strip(), after=after, rows=rows, found=found,
-        is_read=known.value is not None, refresh_s=PAGE_REFRESH_S,
+        is_read=known.value is not None, refresh_s=refresh_interval(known),
     )  # fmt: skip
 
 

@@ -152,7 +152,7 @@ def not_public(address: Address) -> str | None:
     return None
 
 
-def denying(address: Address, networks: Iterable[Network]) -> Network | None:
+def denying_network(address: Address, networks: Iterable[Network]) -> Network | None:
     """The first of these networks that contains the address, or an IPv4 address that it carries."""
     places = (address, *_carried(address))
     return next((each for each in networks if any(place in _plain(each) for place in places)), None)
@@ -278,7 +278,7 @@ class Guard:
         for text in addresses:
             address = ip_address(text)
             label = host if text == host else f"{host} has the address {text}, which"
-            if self._deny_networks and (network := denying(address, self._deny_networks)) is not None:
+            if self._deny_networks and (network := denying_network(address, self._deny_networks)) is not None:
                 detail = f"{label} is in {network}: the operator denies it (setting deny_networks)"
                 return Blocked(f"denied, {network}", detail)
             rule = not_public(address)

@@ -161,7 +161,7 @@ class Pool:
             connection, _ = group.idle.popitem()
             del group.host.idle[connection]
             del self._idle[connection]
-            if connection.usable:
+            if connection.is_usable:
                 return connection
         return None
 
@@ -186,7 +186,7 @@ class Pool:
             if waiter.received is None:
                 self._slots.withdraw(waiter)
                 self._forget_if_empty(host)
-            elif waiter.received.usable:
+            elif waiter.received.is_usable:
                 self.keep_idle(self._groups[key], waiter.received)
             raise
         return waiter.received

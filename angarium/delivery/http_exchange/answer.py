@@ -68,7 +68,7 @@ class Answer:
         del self._parser
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """True if at least one byte of an answer has come."""
         return self._fed > 0 or self.fault is not None
 

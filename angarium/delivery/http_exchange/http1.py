@@ -88,7 +88,7 @@ class Http1Connection(asyncio.Protocol):
         self._fd = -1
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """True if it is open, as far as that is known without writing to it."""
         return self._transport is not None and not self._transport.is_closing()
 
@@ -150,7 +150,7 @@ class Http1Connection(asyncio.Protocol):
         if self._answer.headed:
             self._settle(self._answer.response(self._loop.time() - self._started_at))
         else:
-            how_far = "the headers did not end" if self._answer.begun else "no answer came"
+            how_far = "the headers did not end" if self._answer.has_begun else "no answer came"
             self._fail(FailureKind.TIMEOUT, f"{how_far} in time")
         self.abort()
 
@@ -219,7 +219,7 @@ class Http1Connection(asyncio.Protocol):
         """Handle the end of the input: an answer without a length is complete, any other is broken off."""
         if self._exchange is None:
             return
-        self.unanswered = not self._answer.begun
+        self.unanswered = not self._answer.has_begun
         if self._answer.headed:
             self._settle(self._answer.response(self._loop.time() - self._started_at))
         else:

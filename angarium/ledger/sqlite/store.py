@@ -170,10 +170,10 @@ class SqliteStore:
         return {0: HeldShare(await self.read_place(stream))}
 
     async def block_for(self, at: int) -> int:
-        return self._block + self._full
+        return self._block + self._is_full
 
     @property
-    def _full(self) -> bool:
+    def _is_full(self) -> bool:
         return self._block_facts >= schema.BLOCK_FACTS
 
     async def receivers(self, names: Mapping[str, int]) -> dict[str, ReceiverRow]:
@@ -306,7 +306,7 @@ class SqliteStore:
             "SELECT b.block, last, until, EXISTS (SELECT 1 FROM deliveries d WHERE d.block = b.block "
             "AND ended_at IS NULL), b.block <= p.block FROM blocks b, pruned p ORDER BY b.block LIMIT 1"
         )
-        if not rows or rows[0][0] >= self._block + self._full:
+        if not rows or rows[0][0] >= self._block + self._is_full:
             return None
         number, last, until, busy, half_dropped = rows[0]
         return Block(number, last, until, bool(busy), bool(half_dropped))

@@ -26,7 +26,7 @@ from angarium.node.housekeeping.maintenance import DEPOSED_LEADER_MAX_S
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.erasing.erasures import Erasure, Erasures, finished
 from streams.installation.topology import Names
-from streams.journal.leadership import info_since, replicated
+from streams.journal.leadership import info_since, is_replicated
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import ReasonLog
 from streams.resending.plan_lock import LEASES_WAITED, LOCK_LEASE_S
@@ -239,7 +239,9 @@ class Eraser:
             return waits_for
         deliveries = await self._js.existing_stream(self._names.deliveries)
         late_until = (
-            gone_since + COPIES_UNTIL_LEASE_ENDS_S + (DEPOSED_LEADER_MAX_S if replicated(deliveries) else 0.0)
+            gone_since
+            + COPIES_UNTIL_LEASE_ENDS_S
+            + (DEPOSED_LEADER_MAX_S if is_replicated(deliveries) else 0.0)
         )
         if began < late_until:
             pending.rest_until = late_until

@@ -145,10 +145,10 @@ class Maintenance:
         self._events_kept_from = 0
         self._is_room_short = False
         self._sampled: SampledStream | None = None
-        self._chosen = EvictionOrders()
+        self._evictions = EvictionOrders()
         self._orders: list[EvictionOrder] = []
         self._sampled_events: SampledStream | None = None
-        self._chosen_events = EvictionOrders()
+        self._event_evictions = EvictionOrders()
         self._orders_unrouted: list[EvictionOrder] = []
         self._reason_logs: dict[str, ReasonLog] = {}
         self._letters_full = ReasonLog(context.js, log, "storage.full", stream=context.names.dead_letters)
@@ -172,8 +172,8 @@ class Maintenance:
         js, names = self._context.js, self._context.names
         return (
             RoundPart("stop_recreated", self._stop_recreated, every=ROUNDS_PER_RECREATION_CHECK),
-            RoundPart("choose_evicted_deliveries", self._choose_evicted_deliveries),
-            RoundPart("choose_evicted_events", self._choose_evicted_events),
+            RoundPart("order_evicted_deliveries", self._order_evicted_deliveries),
+            RoundPart("order_evicted_events", self._order_evicted_events),
             RoundPart("keep_quotas", self._keep_quotas),
             RoundPart("move_checkpoints_on", self._move_checkpoints_on),
             RoundPart("maintain", self._maintain, "shard"),
@@ -227,14 +227,14 @@ class Maintenance:
                 await owned_shard.snapshots.find_leftovers()
 
     def _working(self) -> list[Shard]:
-        return [each for each in self._owned.values() if not (each.ended.is_set() or each.suspended)]
+        return [each for each in self._owned.values() if not (each.ended.is_set() or each.is_suspended)]
 
     def epoch_of_shard_0(self) -> int | None:
         """The epoch in which this node works for all, since it owns shard 0; None if it does not."""
         return next((each.claim.epoch for each in self._working() if each.number == 0), None)
 
-    async def _choose_evicted_deliveries(self) -> None:
-        """Choose the events to evict if the deliveries are full.
+    async def _order_evicted_deliveries(self) -> None:
+        """Order the eviction of events if the deliveries are full.
 
         If the dead letters have no room, none does: an event is needed until its dead letter is stored.
         """
@@ -243,30 +243,30 @@ class Maintenance:
         deliveries = await stream_info(js, names.deliveries)
         self._is_room_short = is_short(deliveries)
         if not surplus(deliveries):
-            self._chosen.next_order([], deliveries)  # What had no effect is forgotten.
+            self._evictions.next_order([], deliveries)  # What had no effect is forgotten.
             return
         self._sampled = await samples_of(js, names, deliveries)
         if await self._letters_are_full():
             return
-        order = self._chosen.next_order(self._sampled.samples, deliveries, self._sampled.stray_bytes)
+        order = self._evictions.next_order(self._sampled.samples, deliveries, self._sampled.stray_bytes)
         if order is not None:
             log.warning("storage.full", extra=_log_fields(deliveries, order))
             self._orders.append(order)
 
-    async def _choose_evicted_events(self) -> None:
-        """Choose the events to evict if their stream is full, before the producers of all are refused."""
+    async def _order_evicted_events(self) -> None:
+        """Order the eviction of events if their stream is full, before the producers of all are refused."""
         js, names = self._context.js, self._context.names
         self._sampled_events = None
         events = await stream_info(js, names.events)
         self._is_room_short |= is_short(events)
         if not surplus(events):
-            self._chosen_events.next_order([], events)
+            self._event_evictions.next_order([], events)
             return
         self._sampled_events = await samples_of_events(js, names, events)
         if await self._letters_are_full():
             return
         sampled = self._sampled_events
-        order = self._chosen_events.next_order(sampled.samples, events, sampled.stray_bytes)
+        order = self._event_evictions.next_order(sampled.samples, events, sampled.stray_bytes)
         if order is not None:
             log.warning("storage.full", extra=_log_fields(events, order))
             self._orders_unrouted.append(order)

@@ -48,7 +48,7 @@ class NodeMetrics(Collector):
         yield single("angarium_own_outage", context.has_outage)
         yield single("angarium_own_outages_total", 0 if outage is None else outage.begun)
         yield single("angarium_outage_probes_total", 0 if outage is None else outage.probed)
-        yield single("angarium_nats_connected", context.js.wire.connected)
+        yield single("angarium_nats_connected", context.js.wire.is_connected)
         yield single("angarium_nats_reconnects_total", self._reconnects)
         if context.tracing is not None:
             tracer, exporter = context.tracing.tracer, context.tracing.exporter
@@ -70,7 +70,7 @@ class NodeMetrics(Collector):
 
     def _memory(self) -> Iterator[Metric]:
         context, shards = self._node.context, self._node.owned.values()
-        seen, most = ReceiversInMemory(context.configurations.known), context.metrics_names
+        seen, most = ReceiversInMemory(context.configurations.is_known), context.metrics_names
         for shard in shards:
             seen.add(shard.host)
         yield single("angarium_actors", seen.actors)
@@ -111,7 +111,7 @@ class NodeMetrics(Collector):
 
     def _ownership(self) -> Iterator[Metric]:
         node, counted = self._node, self._node.context.totals.ownership
-        suspended = sum(shard.suspended for shard in node.owned.values())
+        suspended = sum(shard.is_suspended for shard in node.owned.values())
         running = len(node.owned) - suspended
         states = {"running": running, "suspended": suspended, "refused": len(node.refused)}
         yield labelled("angarium_shards", states)
@@ -148,7 +148,7 @@ def _routing(routed: RoutingTotals) -> Iterator[Metric]:
     yield single("angarium_router_unmatched_total", routed.unmatched)
     yield single("angarium_router_malformed_total", routed.malformed)
     yield single("angarium_router_evicted_total", routed.evicted)
-    choices = routed.choices
-    withheld = {"filter": choices.filtered, "region": choices.outside_region}
+    selections = routed.selections
+    withheld = {"filter": selections.filtered, "region": selections.outside_region}
     yield labelled("angarium_router_withheld_total", withheld)
-    yield labelled("angarium_filter_failures_total", choices.failures)
+    yield labelled("angarium_filter_failures_total", selections.failures)

@@ -39,7 +39,7 @@ class MemberChange(Struct, frozen=True, kw_only=True):
         return f"{self.member}: {self.old} → {self.new}"
 
 
-def between(before: dict[str, Any], after: dict[str, Any]) -> list[MemberChange]:
+def changes_between(before: dict[str, Any], after: dict[str, Any]) -> list[MemberChange]:
     """Lists what `after` changes, in the order of the members of `before`."""
     changes = [*_values(before, after), *_headers(before, after)]
     return changes + [each for each in (_secrets(before, after), _old_secrets(before, after)) if each]

@@ -19,9 +19,9 @@ from actors.configuration.signing_secrets import PREFIXES, Kind, secret_key
 from actors.configuration.transform import KEY_PREFIX
 from angarium.access import Access
 from angarium.delivery.signing import public_key
-from angarium.operations.configurations.changes import MemberChange, between, secrets_of
+from angarium.operations.configurations.changes import MemberChange, changes_between, secrets_of
 from angarium.operations.configurations.stored import require_stored
-from angarium.operations.configurations.url_check import Note, objections, profile_notes
+from angarium.operations.configurations.url_check import UrlObjection, objections, profile_notes
 from angarium.operations.failures import OperationError
 from angarium.settings import Settings
 from streams.buckets.stored_configurations import Configuration
@@ -46,7 +46,7 @@ class PutResult(Struct, frozen=True, kw_only=True):
     secrets: int
     public_keys: list[str]
     changes: list[MemberChange]
-    notes: list[Note]
+    notes: list[UrlObjection]
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     policy: Policy
     changes: list[MemberChange]
     new_secret: str | None
-    notes: list[Note]
+    notes: list[UrlObjection]
 
     def __repr__(self) -> str:
         return f"Proposal({self.receiver})"
@@ -110,7 +110,7 @@ def propose(
         stored=stored,
         members=members,
         policy=policy,
-        changes=[] if before is None else between(_without_ended(stored, now), members),
+        changes=[] if before is None else changes_between(_without_ended(stored, now), members),
         new_secret=new_secret,
         notes=[
             *([] if same_url else objections(policy.url, settings)),
@@ -180,12 +180,14 @@ def _with_pseudonym_key(members: dict[str, Any]) -> dict[str, Any]:
 
 def _transform_notes(
     name: str, policy: Policy, stored: dict[str, Any], members: dict[str, Any]
-) -> list[Note]:
+) -> list[UrlObjection]:
     """The note that a new transform does not change the body of an event that was tried."""
     if policy.transform is None or stored.get("transform") == members["transform"]:
         return []
     text = "events that were tried already keep the transform of their first attempt, or have none"
-    return [Note(text, with_flags=f"{text}; angarium receiver skip {name} gives the first of them up")]
+    return [
+        UrlObjection(text, with_flags=f"{text}; angarium receiver skip {name} gives the first of them up")
+    ]
 
 
 def _has_ended(old: Any, now: float) -> bool:

@@ -28,7 +28,7 @@ from angarium.operations.failures import OperationError, operation
 OVERLAP_MAX_S = 90 * 86_400.0
 
 
-class Rotated(Struct, frozen=True, kw_only=True):
+class RotatedSecret(Struct, frozen=True, kw_only=True):
     """The new secret, shown this once; `until` is the end of those before it, None if none is left.
 
     `public_keys` are those of all that sign and have any, the newest first.
@@ -45,7 +45,7 @@ class Rotated(Struct, frozen=True, kw_only=True):
 @operation
 async def rotate_secret(
     access: Access, name: str, overlap_s: float, *, kind: Kind | None = None, revision: int | None = None
-) -> Rotated:
+) -> RotatedSecret:
     """Sign with a new secret from now on, and for `overlap_s` with the current ones, too.
 
     The new one signs with what `kind` says, by default with what the current one does. Old secrets whose end
@@ -73,7 +73,7 @@ async def rotate_secret(
     proposal = propose(name, members, before, stored, access.settings, new_secret=secret)
     done = await store(access, proposal)
     ends = [each.until for each in proposal.policy.old_secrets]
-    return Rotated(
+    return RotatedSecret(
         receiver=name,
         revision=done.revision,
         secret=secret,

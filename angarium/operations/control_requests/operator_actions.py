@@ -51,7 +51,7 @@ class Pong(Struct, frozen=True, kw_only=True):
     answer: dict[str, object]
 
     @property
-    def taken(self) -> bool:
+    def is_accepted(self) -> bool:
         """True if the receiver answered 2xx."""
         return self.error is None and self.status is not None and 200 <= self.status < 300
 

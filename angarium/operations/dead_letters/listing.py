@@ -13,7 +13,7 @@ PAGES_BYTES_MAX = 16 << 20
 """Bytes that are read for one page of a list, so a page may be short."""
 
 
-class Newest(Struct, frozen=True):
+class NewestLetters(Struct, frozen=True):
     """Letters, the newest first, and whether there are older ones."""
 
     letters: list[ListedLetter]
@@ -23,7 +23,7 @@ class Newest(Struct, frozen=True):
 @operation
 async def newest(
     access: Access, wanted: LetterFilter, limit: int, progress: Progress = no_progress
-) -> Newest:
+) -> NewestLetters:
     """The newest letters, at most `limit` (0: all)."""
     found: list[ListedLetter] = []
     letters = DeadLetters(access.js, access.names)
@@ -34,8 +34,8 @@ async def newest(
             seen += page.seen
             on_progress(seen, seen + page.unseen)
             if 0 < limit < len(found):
-                return Newest(found[:limit], more=True)
-    return Newest(found, more=False)
+                return NewestLetters(found[:limit], more=True)
+    return NewestLetters(found, more=False)
 
 
 class LetterNumbers(Struct, frozen=True):

@@ -28,7 +28,7 @@ def no_progress(what: str) -> Iterator[ReportProgress]:
     yield lambda *_: None
 
 
-async def pages(
+async def letter_pages(
     letters: DeadLetters, wanted: Wanted, on_progress: ReportProgress
 ) -> AsyncIterator[list[Letter]]:
     """The existing letters among those wanted; `on_progress` gets how many were read, of how many."""

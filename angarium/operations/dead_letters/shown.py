@@ -12,7 +12,7 @@ from actors.errors import InvalidName, InvalidPolicy
 from actors.ids import split_receiver
 from angarium.access import Access
 from angarium.delivery.shaping.shape import shape
-from angarium.operations.dead_letters.find import find
+from angarium.operations.dead_letters.find import find_letter
 from angarium.operations.failures import NotDone, operation
 from streams.dead_letters.letters import Letter
 from streams.nats.wire_names import EVENT_REGION
@@ -36,10 +36,10 @@ class ShownLetter(Struct, frozen=True):
 @operation
 async def shown_letter(access: Access, position: int, *, tenant: str | None = None) -> ShownLetter | NotDone:
     """The letter at that position; with `tenant`, only if it is that tenant's. Fails as not_found."""
-    letter = await find(access, position, tenant=tenant)
+    letter = await find_letter(access, position, tenant=tenant)
     if isinstance(letter, NotDone):
         return letter
-    if letter.body_gone:
+    if letter.is_body_gone:
         return ShownLetter(letter, None, BODY_GONE)
     try:
         policy = await _policy_of(access, letter.receiver)

@@ -26,7 +26,7 @@ from streams.buckets.stored_configurations import Configuration
 Action = Literal["create", "change", "keep", "remove"]
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class ReceiverChange(Struct, frozen=True, kw_only=True):
     """One receiver, and the action that makes it match the document.
 
     `notes` say why nodes may not post to a new URL.
@@ -38,13 +38,13 @@ class Step(Struct, frozen=True, kw_only=True):
     notes: list[str] = []
 
 
-class Applied(Struct, frozen=True, kw_only=True):
+class AppliedDocument(Struct, frozen=True, kw_only=True):
     """The plan, and its results: stored, removed, not done; all empty if the plan was not agreed to.
 
     `failed`: a sentence for each receiver that failed.
     """
 
-    plan: list[Step]
+    plan: list[ReceiverChange]
     agreed: bool
     stored: list[PutResult]
     removed: list[str]
@@ -58,8 +58,8 @@ async def apply(
     *,
     tenant: str | None = None,
     prune: bool = False,
-    agreed: Callable[[list[Step]], bool] = lambda _: True,
-) -> Applied:
+    agreed: Callable[[list[ReceiverChange]], bool] = lambda _: True,
+) -> AppliedDocument:
     """Store differing receivers, and with `prune` remove undeclared ones, if `agreed` accepts the plan.
 
     Only receivers of `tenant` are checked, or of the tenants that the document names. Fails as invalid,
@@ -72,8 +72,10 @@ async def apply(
         found |= await configurations.all(one)
     proposals = _proposals(declared, found, access.settings)
     gone = sorted(found.keys() - declared.keys()) if prune else []
-    plan = [_step(each) for each in proposals] + [Step(action="remove", receiver=each) for each in gone]
-    done = Applied(plan=plan, agreed=agreed(plan), stored=[], removed=[], failed={})
+    plan = [_step(each) for each in proposals] + [
+        ReceiverChange(action="remove", receiver=each) for each in gone
+    ]
+    done = AppliedDocument(plan=plan, agreed=agreed(plan), stored=[], removed=[], failed={})
     if not done.agreed:
         return done
     work: list[Proposal | str] = [*filter(_differs, proposals), *gone]
@@ -133,9 +135,9 @@ def _differs(proposal: Proposal) -> bool:
     return proposal.before is None or bool(proposal.changes)
 
 
-def _step(proposal: Proposal) -> Step:
+def _step(proposal: Proposal) -> ReceiverChange:
     action: Action = "create" if proposal.before is None else "change" if proposal.changes else "keep"
-    return Step(
+    return ReceiverChange(
         action=action,
         receiver=proposal.receiver,
         changes=proposal.changes,

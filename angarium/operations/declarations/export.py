@@ -12,7 +12,7 @@ from angarium.operations.configurations.masks import masked
 from angarium.operations.failures import operation
 
 
-class Exported(Struct, frozen=True, kw_only=True):
+class ExportedReceivers(Struct, frozen=True, kw_only=True):
     """The configurations by receiver, with masks, and the unreadable ones."""
 
     receivers: dict[str, dict[str, Any]]
@@ -20,7 +20,7 @@ class Exported(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def export(access: Access, tenant: str | None = None) -> Exported:
+async def export(access: Access, tenant: str | None = None) -> ExportedReceivers:
     """All receivers, or a tenant's, in alphabetical order."""
     if tenant is not None:
         check_tenant(tenant)
@@ -31,4 +31,4 @@ async def export(access: Access, tenant: str | None = None) -> Exported:
             receivers[name] = masked(members_of(found.raw))
         except InvalidPolicy:
             unreadable.append(name)
-    return Exported(receivers=receivers, unreadable=unreadable)
+    return ExportedReceivers(receivers=receivers, unreadable=unreadable)

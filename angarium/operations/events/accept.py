@@ -22,7 +22,7 @@ UNSENT_MAX = 32 << 20
 events of clients that have already been told about the failure wait there, too."""
 
 
-class Accepted(Struct, kw_only=True, omit_defaults=True):
+class AcceptedEvent(Struct, kw_only=True, omit_defaults=True):
     """The position of a stored event; for a `duplicate`, that of the first one.
 
     `matched`: the number of receivers that subscribe to it, if known.
@@ -36,7 +36,7 @@ class Accepted(Struct, kw_only=True, omit_defaults=True):
 
 
 @operation
-async def accept(access: Access, event: NewEvent) -> Accepted:
+async def accept(access: Access, event: NewEvent) -> AcceptedEvent:
     """Store the event. Fails as too_large, full, refused, conflict, not_allowed and unanswered."""
     (done,) = await accept_all(access, [event])
     if isinstance(done, OperationError):
@@ -44,7 +44,7 @@ async def accept(access: Access, event: NewEvent) -> Accepted:
     return done
 
 
-async def accept_all(access: Access, events: Sequence[NewEvent]) -> list[Accepted | OperationError]:
+async def accept_all(access: Access, events: Sequence[NewEvent]) -> list[AcceptedEvent | OperationError]:
     """Store events, sent in their order and answered each for itself, as `accept` does.
 
     Raises `OperationError` if none of them was sent.
@@ -56,7 +56,7 @@ async def accept_all(access: Access, events: Sequence[NewEvent]) -> list[Accepte
     duplicates = {
         number: each.seq
         for number, each in enumerate(stored)
-        if isinstance(each, Accepted) and each.duplicate and events[number].deliver_at
+        if isinstance(each, AcceptedEvent) and each.duplicate and events[number].deliver_at
     }
     problems = await gather_bounded(
         duplicates, lambda number: repeat_problem(access, events[number], duplicates[number])
@@ -73,10 +73,10 @@ def check_unsent(access: Access) -> None:
         raise OperationError("unavailable", "NATS is too slow, so nothing was published; send it again later")
 
 
-def _meaning(message: EventMessage, answer: Answer) -> Accepted | OperationError:
+def _meaning(message: EventMessage, answer: Answer) -> AcceptedEvent | OperationError:
     match answer:
         case Stored(position=position, duplicate=duplicate):
-            return Accepted(id=message.id, stream=message.stream, seq=position, duplicate=duplicate)
+            return AcceptedEvent(id=message.id, stream=message.stream, seq=position, duplicate=duplicate)
         case Refused(code, text):
             return _refused(code, text)
         case Forbidden(why):

@@ -25,7 +25,7 @@ SUBSCRIBERS_TIMEOUT_S = 1.0
 """Time to find out whether any receiver gets an event."""
 
 
-class Published(Struct, frozen=True, kw_only=True):
+class PublishResult(Struct, frozen=True, kw_only=True):
     """The position of a stored event; `duplicate`: JetStream had it already, and dropped this one."""
 
     stream: str
@@ -44,7 +44,7 @@ class Publisher:
         self._template = template
 
     @operation
-    async def publish(self, body: bytes) -> Published:
+    async def publish(self, body: bytes) -> PublishResult:
         """Publish one event and return when it is stored.
 
         Fails as refused, conflict, not_allowed and unanswered.
@@ -58,7 +58,7 @@ class Publisher:
             problem = await repeat_problem(self._access, self._template, stored.position)
             if problem is not None:
                 raise problem
-        return Published(
+        return PublishResult(
             stream=message.stream, position=stored.position, id=message.id, duplicate=stored.duplicate
         )
 

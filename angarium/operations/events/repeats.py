@@ -11,7 +11,7 @@ from angarium.operations.failures import OperationError
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.wire_names import DELIVER_AT
-from streams.routing.fanout import event_in
+from streams.routing.fanout import event_of_message
 from streams.timed.entries import Cancelled, due_second, entry_in, id_hash
 from streams.timed.timing import parsed_time
 
@@ -53,7 +53,9 @@ def _second(text: str) -> int | None:
 async def _was_cancelled(access: Access, stored: StoredMessage, tenant: str, second: int) -> bool:
     """True if the entry of a stored event was cancelled; an event that is not routed yet has no entry."""
     js, names = access.js, access.names
-    pattern = names.later_subjects.due_in(None, second, 1, tenant, id_hash(event_in(names, stored).id))
+    pattern = names.later_subjects.due_in(
+        None, second, 1, tenant, id_hash(event_of_message(names, stored).id)
+    )
     places = map(names.later_subjects.place_or_none, await js.subjects(names.later, pattern))
     # A source is the position, or above it once the events have lost their end and were repaired.
     own = [each for each in places if each and each.source >= stored.position]

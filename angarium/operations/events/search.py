@@ -36,7 +36,7 @@ from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.observation.receiver_snapshots import receiver_snapshots
 from streams.reading.messages import HEADERS_UNREAD, stored_event
-from streams.routing.fanout import event_in
+from streams.routing.fanout import event_of_message
 
 RECEIVERS_MAX = 1000
 """Receivers whose waiting events are searched."""
@@ -229,7 +229,7 @@ async def _erasures(access: Access, event: str, tenants: list[str], notes: list[
         if (each := await records.get(tenant, event)) is not None:
             at = None if each.done_at is None else instant_text(each.done_at)
             shown = ErasedEvent(tenant=tenant, at=at, by=each.by)
-            found.append(_Erased(shown, each.done_at is None or each.found_anything))
+            found.append(_Erased(shown, each.done_at is None or each.has_found_anything))
     return found
 
 
@@ -329,7 +329,7 @@ async def _why_none(
         else:
             what = f"it was discarded unread, or settled within the last {ON_ITS_WAY_S:g} s"
         return _Whereabouts(f"it was stored for {receiver} at {at}, and no longer waits: {what}")
-    read = partial(event_in, names)
+    read = partial(event_of_message, names)
     published = await _newest(js, names.events, names.events_for(among), event, read)
     if message := published.message:
         if names.partition_and_tenant(message.subject) is None:

@@ -23,7 +23,7 @@ CHECK_EVERY_S = 0.25
 START_ANOTHER = "; start another one first (angarium node)"
 
 
-class Drained(Struct, frozen=True, kw_only=True):
+class DrainedNode(Struct, frozen=True, kw_only=True):
     """A node that owns nothing, and how many shards it has handed over since it was asked to."""
 
     node: str
@@ -43,7 +43,7 @@ async def drain(
     *,
     on_draining: Callable[[str], None] = lambda node: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Drained]:
+) -> list[DrainedNode]:
     """Let nodes hand over all their shards, and return once they own none.
 
     `names`: nodes, or those whose workers are nodes. All are asked before the first is waited for, so that
@@ -51,7 +51,7 @@ async def drain(
     with the shards handed over, and their total.
     """
     members, _ = await live_members(access.js, access.names)
-    nodes = _chosen(members, names)
+    nodes = _named_nodes(members, names)
     if older := [each for each in members if each.placement < PLACEMENT_VERSION]:
         which = ", ".join(f"{each.node} ({each.version})" for each in older)
         raise OperationError(
@@ -77,7 +77,7 @@ async def drain(
         totals = {node: max(total, left[node]) for node, total in totals.items()}
         progress(sum(totals.values()) - left.total(), sum(totals.values()))
         if not left:
-            return [Drained(node=node, handed_over=total) for node, total in totals.items()]
+            return [DrainedNode(node=node, handed_over=total) for node, total in totals.items()]
         members, _ = await live_members(access.js, access.names)
         for node in left:
             _check_draining(members, node)
@@ -88,7 +88,7 @@ async def drain(
 async def resume(access: Access, names: Sequence[str]) -> list[ResumedNode]:
     """End the drain of nodes, which then get their shares again; `names` as for `drain`."""
     members, _ = await live_members(access.js, access.names)
-    nodes = _chosen(members, names)
+    nodes = _named_nodes(members, names)
     for each in members:
         # A node of an older version knows no drain, so none is in force.
         if each.node in nodes and each.placement >= PLACEMENT_VERSION:
@@ -96,10 +96,10 @@ async def resume(access: Access, names: Sequence[str]) -> list[ResumedNode]:
     return [ResumedNode(node=node) for node in nodes]
 
 
-def _chosen(members: Sequence[Member], names: Sequence[str]) -> list[str]:
+def _named_nodes(members: Sequence[Member], names: Sequence[str]) -> list[str]:
     """The live nodes with these names; the name that was given to a supervisor means all its workers."""
     live = [each.node for each in members]
-    chosen: dict[str, None] = {}
+    named: dict[str, None] = {}
     for name in names:
         found = [name] if name in live else [node for node in live if is_worker_of(node, name)]
         if not found:
@@ -107,8 +107,8 @@ def _chosen(members: Sequence[Member], names: Sequence[str]) -> list[str]:
                 "not_found", f"there is no live node {name}; the live ones: {', '.join(live) or 'none'}",
                 remedy="; see angarium fleet",
             )  # fmt: skip
-        chosen |= dict.fromkeys(found)
-    return list(chosen)
+        named |= dict.fromkeys(found)
+    return list(named)
 
 
 def _check_draining(members: Sequence[Member], node: str) -> None:

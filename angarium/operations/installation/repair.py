@@ -52,7 +52,7 @@ async def _accept(
             else tuple(await recorded_losses(js, names, access.installation.shards))
         )
     damages = [await find_damage(js, names, shard) for shard in shards]
-    damages = [damage for damage in damages if not damage.nothing]
+    damages = [damage for damage in damages if not damage.is_empty]
     if not damages or not agreed(damages):
         return done
     await check_rights(js, names)

@@ -9,7 +9,7 @@ from streams.installation.setup import setup
 from streams.repair.upgrade import upgrade
 
 
-class Installed(Struct, frozen=True):
+class InstalledParts(Struct, frozen=True):
     """The names of the parts that were created or upgraded, and the room of the streams."""
 
     made: list[str]
@@ -17,10 +17,10 @@ class Installed(Struct, frozen=True):
 
 
 @operation
-async def install(access: Access) -> Installed:
+async def install(access: Access) -> InstalledParts:
     """Create the missing parts, after an upgrade if there is something old.
 
     Raises `SetupError` if an existing part contradicts the settings, or if an old node is alive.
     """
     made = await upgrade(access.js, access.installation) + await setup(access.js, access.installation)
-    return Installed(made, await rooms(access.js, access.installation))
+    return InstalledParts(made, await rooms(access.js, access.installation))

@@ -58,7 +58,7 @@ def capacity(rooms: list[StreamRoom]) -> Capacity | None:
     return Capacity(deliveries.stream, events, events / DAY_S)
 
 
-async def holder(js: JetStream, installation: Installation, info: StreamInfo) -> str:
+async def holder_text(js: JetStream, installation: Installation, info: StreamInfo) -> str:
     """A sentence: which shard, receiver or tenant needs the stream, from which position, and since when."""
     names, shards = installation.names, installation.shards
     try:

@@ -21,7 +21,7 @@ from streams.resending.replay import Replay
 from streams.resending.replay_lock import ReplayLock
 
 
-class Begun(Struct, frozen=True):
+class StartedJob(Struct, frozen=True):
     """The job of a request; if not `mine`, it is another one of that receiver or tenant, and unfinished."""
 
     job: JobDocument
@@ -31,7 +31,7 @@ class Begun(Struct, frozen=True):
 @operation
 async def begin_replay(
     access: Access, receiver: str, wanted: ReplayFilter, per_second: float, key: str = ""
-) -> Begun:
+) -> StartedJob:
     """Begin a replay, or find the one that was begun under the same `key`.
 
     Fails as not_found and invalid, and as a conflict where a command works for that receiver.
@@ -61,7 +61,7 @@ async def begin_replay(
 
 
 @operation
-async def begin_redrive(access: Access, tenant: str, wanted: LetterFilter, key: str = "") -> Begun:
+async def begin_redrive(access: Access, tenant: str, wanted: LetterFilter, key: str = "") -> StartedJob:
     """Begin to send all letters of that selection, or find the job that was begun under the same `key`."""
     job_id = _job_id("redrive", tenant, key)
     if (other := await _job_in_place(access, "redrive", tenant, job_id)) is not None:
@@ -86,11 +86,11 @@ async def begin_redrive(access: Access, tenant: str, wanted: LetterFilter, key: 
 
 
 @operation
-async def job_under_key(access: Access, kind: JobKind, owner: str, key: str) -> Begun | None:
+async def job_under_key(access: Access, kind: JobKind, owner: str, key: str) -> StartedJob | None:
     """The job that was begun under that key, if it is still known."""
     stored = await plan_of(access, kind, owner)
     found = None if stored is None else _of_id(stored, _job_id(kind, owner, key))
-    return None if found is None else Begun(job_document(found))
+    return None if found is None else StartedJob(job_document(found))
 
 
 def _of_id(stored: StoredPlan, job_id: str) -> StoredPlan | None:
@@ -106,15 +106,15 @@ def _job_id(kind: JobKind, owner: str, key: str) -> str:
     return hashlib.sha256(f"{kind}:{owner}:{key}".encode()).hexdigest()[:16]
 
 
-async def _job_in_place(access: Access, kind: JobKind, owner: str, job_id: str) -> Begun | None:
-    """The job that is in the place of a new one."""
+async def _job_in_place(access: Access, kind: JobKind, owner: str, job_id: str) -> StartedJob | None:
+    """The job that exists already, so that no new one is started."""
     stored = await plan_of(access, kind, owner)
     if stored is None:
         return None
     if (mine := _of_id(stored, job_id)) is not None:
-        return Begun(job_document(mine))
+        return StartedJob(job_document(mine))
     if stored.plan.unfinished and stored.job is not None:
-        return Begun(job_document(stored), mine=False)
+        return StartedJob(job_document(stored), mine=False)
     if stored.plan.unfinished:
         raise OperationError(
             "conflict",
@@ -124,7 +124,7 @@ async def _job_in_place(access: Access, kind: JobKind, owner: str, job_id: str) 
     return None
 
 
-async def _stored_job(access: Access, kind: JobKind, owner: str, job_id: str) -> Begun:
+async def _stored_job(access: Access, kind: JobKind, owner: str, job_id: str) -> StartedJob:
     begun = await _job_in_place(access, kind, owner, job_id)
     if begun is None:
         raise OperationError(

@@ -24,7 +24,7 @@ from streams.clock import SystemTime
 from streams.dead_letters.letters import DeadLetters, LetterFilter, LetterPage
 from streams.nats.errors import NotPermitted
 from streams.resending import plan_lock
-from streams.resending.plan_lock import Busy, PlanLock
+from streams.resending.plan_lock import LockHeld, PlanLock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_job import RedriveJobLock, RedriveJobPlan
 from streams.resending.redrive_lock import RedriveLock
@@ -48,8 +48,8 @@ async def run_job(
 ) -> str:
     """Take up a job, and continue until it has ended, or `is_halted`, or it cannot continue now: returns why.
 
-    `redrives_here` lets the redrives of a process wait for each other. Raises `Busy` if another process has
-    the job, and Unavailable if NATS is away for long.
+    `redrives_here` lets the redrives of a process wait for each other. Raises `LockHeld` if another process
+    has the job, and Unavailable if NATS is away for long.
     """
     run, time = uuid.uuid4().hex, SystemTime()
     if kind == "replay":
@@ -100,7 +100,7 @@ async def _under_lock(
         await _store(lock, why="" if why == HALTED else why, held=False)
         if why.startswith(NOT_DUE):
             return ""  # It is released as it should be.
-    except Busy:
+    except LockHeld:
         stored = await lock.read()
         if (
             stored is None or stored.run != lock.plan.run
@@ -206,8 +206,8 @@ async def _redrive_lock(
         try:
             if await _while_renewed(lock, _unless_halted(redrive_lock.acquire(), is_halted)):
                 return redrive_lock
-        except Busy as error:
-            # This also raises Busy if another process has taken the job.
+        except LockHeld as error:
+            # This also raises LockHeld if another process has taken the job.
             await _store(lock, why=str(error))
     return None
 
@@ -227,7 +227,7 @@ async def _send_page(access: Access, lock: RedriveJobLock, redrive_lock: Redrive
         sent = plan.sent + len(plan.page) - len(there)
         page = await _while_renewed(lock, _next_page(letters, plan))
         await lock.store(sent=sent, page=tuple(each.position for each in page.letters))
-    except Busy:
+    except LockHeld:
         # No copy is in flight, so other redrives need not wait for a lease.
         await (work.end() if begun else redrive_lock.store(held=False))
         raise

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from angarium.ledger.configurations import changed
-from angarium.operations.configurations.changes import between
+from angarium.ledger.configurations import differing_members
+from angarium.operations.configurations.changes import changes_between
 from streams.buckets.without_secrets import SAFE_MEMBERS
 
 
@@ -25,8 +25,8 @@ def changed_members(before: str | None, after: str) -> list[ChangedMember]:
     """The members that differ between two configurations as the ledger keeps them."""
     found = list[ChangedMember]()
     old, new = _members(before), _members(after)
-    for name in changed(before, after):
-        values = between(_only(name, old), _only(name, new)) if name in SAFE_MEMBERS else []
+    for name in differing_members(before, after):
+        values = changes_between(_only(name, old), _only(name, new)) if name in SAFE_MEMBERS else []
         found += [ChangedMember(each.member, each.old, each.new) for each in values] or [
             ChangedMember(name, None, None)
         ]

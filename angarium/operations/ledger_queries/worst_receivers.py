@@ -9,7 +9,7 @@ from angarium.operations.failures import operation
 from angarium.operations.ledger_queries.ledger_access import LedgerLag, OpenLedger, ledger_lag, text
 
 
-class Worst(Struct, frozen=True):
+class WorstRanking(Struct, frozen=True):
     """The failing receivers, longest outage first, and those whose events came latest within `within_s`."""
 
     failing: list[dict[str, Any]]
@@ -19,7 +19,9 @@ class Worst(Struct, frozen=True):
 
 
 @operation
-async def find_worst(ledger: OpenLedger, within_s: float, limit: int, tenant: str | None = None) -> Worst:
+async def find_worst(
+    ledger: OpenLedger, within_s: float, limit: int, tenant: str | None = None
+) -> WorstRanking:
     """Find the `limit` worst of each kind, among a tenant's receivers or among all."""
     failing = [
         {
@@ -44,4 +46,4 @@ async def find_worst(ledger: OpenLedger, within_s: float, limit: int, tenant: st
         }
         for each in await ledger.queries.late(round((time.time() - within_s) * 1000), limit, tenant)
     ]
-    return Worst(failing, late, within_s, await ledger_lag(ledger))
+    return WorstRanking(failing, late, within_s, await ledger_lag(ledger))

@@ -6,7 +6,7 @@ the last seconds of the journal. No node is asked.
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 import msgspec
@@ -48,7 +48,7 @@ from streams.observation.receiver_snapshots import (
 COUNTED_AT_ONCE = 32
 RATE_MAX = 1e100
 """Largest limit that is shown; a larger one is shown as `?`, since one of 400 digits is not even a float."""
-READ_IN_A_TURN_MAX = 256
+READ_IN_A_TURN_MAX = 32
 OVERTAKEN_COUNTED_MAX = 256
 """Receivers whose events are counted in the stream, each with a request, because the journal is ahead of
 their snapshots. The others show no number of waiting events."""
@@ -131,14 +131,29 @@ async def overview(
         await recently.read_on()
         _forget_overtaken(rows, shards, recently)
         await _count(js, names, rows, shards, recently)
-        _measure(rows, recently, time.time())
+        await _measure(rows, recently, time.time())
     except AngariumError as error:
-        unknown = [listed(ReceiverFindings(name, each.raw)) for name, each in found.items()]
+        unknown = await _all_listed([ReceiverFindings(name, each.raw) for name, each in found.items()])
         return Overview(unknown, [f"phases and counts cannot be read: {error}"], bool(found))
     age_s = max((each.age_s for each in shards), default=0.0)
-    return Overview(
-        [listed(row) for row in rows], _notes(shards) if rows else [], bool(found), round(age_s, 3)
-    )
+    return Overview(await _all_listed(rows), _notes(shards) if rows else [], bool(found), round(age_s, 3))
+
+
+async def _all_listed(rows: list[ReceiverFindings]) -> list[ListedReceiver]:
+    """The rows as they are shown; other tasks get their turns meanwhile."""
+    return [listed(row) async for row in _in_turns(rows)]
+
+
+async def _in_turns(rows: list[ReceiverFindings]) -> AsyncIterator[ReceiverFindings]:
+    """The rows, with turns for other tasks in between.
+
+    Without them nats-server takes this client for dead, since it answers no ping meanwhile, and a process of
+    the API would answer nothing.
+    """
+    for count, row in enumerate(rows, 1):
+        if count % READ_IN_A_TURN_MAX == 0:
+            await asyncio.sleep(0)
+        yield row
 
 
 async def get_health(access: Access, receivers: Collection[str]) -> dict[str, ReceiverHealth] | NotDone:
@@ -235,8 +250,8 @@ async def _count(
     await asyncio.gather(*(count() for _ in range(COUNTED_AT_ONCE)))
 
 
-def _measure(rows: list[ReceiverFindings], recently: RecentCounts, now: float) -> None:
-    for row in rows:
+async def _measure(rows: list[ReceiverFindings], recently: RecentCounts, now: float) -> None:
+    async for row in _in_turns(rows):
         if row.waiting is not None and row.phase is not None:
             oldest_at = row.waiting.oldest_at
             row.pace = pace(

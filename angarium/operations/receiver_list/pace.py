@@ -131,7 +131,7 @@ def pace(
     """The pace of a receiver. `arrived`: its events of the span, None if nothing of it is left waiting."""
     out_per_s = counts.settled / span_s
     in_per_s = out_per_s if arrived is None else arrived / span_s
-    limited_by = limit(counts, span_s, waiting=waiting, oldest_s=oldest_s, phase=phase, policy=policy)
+    limited_by = bottleneck_of(counts, span_s, waiting=waiting, oldest_s=oldest_s, phase=phase, policy=policy)
     going_per_s: float | None = out_per_s
     if limited_by in UNMEASURED:
         going_per_s = None
@@ -154,7 +154,7 @@ def empty_in_s(waiting: int, in_per_s: float, out_per_s: float | None) -> float 
     return round(waiting / (out_per_s - in_per_s), 1)
 
 
-def limit(
+def bottleneck_of(
     counts: Counts, span_s: float, *, waiting: int, oldest_s: float, phase: Phase, policy: Policy | None
 ) -> Bottleneck | None:
     """Name what a backlog waits for; None if it is being delivered."""

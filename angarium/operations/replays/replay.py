@@ -100,7 +100,7 @@ async def _ended(work: Replay, why: str) -> OperationError:
 
 
 @operation
-async def abandon(access: Access, receiver: str) -> int:
+async def give_up_replay(access: Access, receiver: str) -> int:
     """Give up an unfinished replay; returns how many events it sent."""
     split_receiver(receiver)
     lock = await _locked(access, receiver, lambda *_: None, resume=True)

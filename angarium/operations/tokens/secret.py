@@ -45,7 +45,7 @@ def new_secret() -> Secret:
     return Secret(token, secrets.token_urlsafe(32))
 
 
-def presented(text: str) -> Secret | None:
+def parse_token(text: str) -> Secret | None:
     """The token in a text that a client sent; None if there is none."""
     match = _TEXT.match(text)
     return None if match is None else Secret(match[1], match[2])

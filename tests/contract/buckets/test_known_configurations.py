@@ -38,10 +38,10 @@ async def test_existing_configurations_are_known_at_the_start(js: JetStream, nam
     policy = configurations.policy(RECEIVER)
     assert policy is not None
     assert (policy.url, policy.timeout_s) == (URL, 3)
-    assert configurations.known(RECEIVER)
+    assert configurations.is_known(RECEIVER)
     assert configurations.problems(RECEIVER) == ()
     assert configurations.policy("acme.other") is None
-    assert not configurations.known("acme.other")
+    assert not configurations.is_known("acme.other")
     await configurations.stop()
 
 
@@ -67,7 +67,7 @@ async def test_an_equal_configuration_is_the_same_one(
     js: JetStream, names: Names, configurations: KnownConfigurations
 ) -> None:
     await put(js, names, raw())
-    await until(lambda: configurations.known(RECEIVER))
+    await until(lambda: configurations.is_known(RECEIVER))
     before = configurations.policy(RECEIVER)
     await put(js, names, raw(timeout_s=15))
     assert await configurations.confirm(RECEIVER) is before
@@ -173,7 +173,7 @@ async def test_a_configuration_that_never_was_valid_is_invalid(
     js: JetStream, names: Names, configurations: KnownConfigurations, value: bytes
 ) -> None:
     await put(js, names, value)
-    await until(lambda: configurations.known(RECEIVER))
+    await until(lambda: configurations.is_known(RECEIVER))
     assert configurations.policy(RECEIVER) is None
     answer = await configurations.confirm(RECEIVER)
     assert isinstance(answer, Invalid)
@@ -216,10 +216,10 @@ async def test_a_removed_one_is_absent_and_may_come_back(
 ) -> None:
     told: list[str] = []
     await put(js, names, raw())
-    await until(lambda: configurations.known(RECEIVER))
+    await until(lambda: configurations.is_known(RECEIVER))
     configurations.on_change(told.append)
     await remove(js, names, operation)
-    await until(lambda: not configurations.known(RECEIVER))
+    await until(lambda: not configurations.is_known(RECEIVER))
     assert configurations.policy(RECEIVER) is None
     assert await configurations.confirm(RECEIVER) == Absent()
     await put(js, names, raw())
@@ -311,8 +311,8 @@ async def test_keys_that_name_no_receiver_are_passed_over(
     for key in ("lonely", "a.b.c", "acme._x"):
         await put(js, names, raw(), key)
     await put(js, names, raw())
-    await until(lambda: configurations.known(RECEIVER))
-    assert not configurations.known("acme._x")
+    await until(lambda: configurations.is_known(RECEIVER))
+    assert not configurations.is_known("acme._x")
     assert [record.message for record in caplog.records].count("receiver.misnamed") == 3
 
 
@@ -348,10 +348,10 @@ async def test_a_removal_that_the_leader_knew_first_is_not_undone(js: JetStream,
     configurations = KnownConfigurations(js, names)
     assert await configurations.confirm(RECEIVER) == Absent()
     changes: list[bool] = []
-    configurations.on_change(lambda receiver: changes.append(configurations.known(receiver)))
+    configurations.on_change(lambda receiver: changes.append(configurations.is_known(receiver)))
     await configurations.start()
     assert changes == []
-    assert not configurations.known(RECEIVER)
+    assert not configurations.is_known(RECEIVER)
     await configurations.stop()
 
 
@@ -364,12 +364,12 @@ async def test_a_key_that_was_wiped_out_is_absent_once_the_leader_is_asked(
     js: JetStream, names: Names, configurations: KnownConfigurations
 ) -> None:
     position = await put(js, names, raw())
-    await until(lambda: configurations.known(RECEIVER))
+    await until(lambda: configurations.is_known(RECEIVER))
     await js.purge(names.receivers, position + 1)
     told: list[str] = []
     configurations.on_change(told.append)
     assert await configurations.confirm(RECEIVER) == Absent()
-    assert (configurations.known(RECEIVER), told) == (False, [RECEIVER])
+    assert (configurations.is_known(RECEIVER), told) == (False, [RECEIVER])
 
 
 async def test_pausing_edits_one_member_and_keeps_the_rest(
@@ -445,7 +445,7 @@ async def test_a_policy_that_its_node_cannot_use_keeps_its_subscriptions(
     await put(js, names, raw(events=["b"], proxy="eu"))
     await until(lambda: configurations.problems(RECEIVER) == ("proxy: no eu",))
     assert configurations.policy(RECEIVER) is None
-    assert configurations.known(RECEIVER)
+    assert configurations.is_known(RECEIVER)
     assert await configurations.confirm(RECEIVER) == Invalid(("proxy: no eu",))
     assert [subscriptions.match("acme", each) for each in ("a", "b")] == [(), (RECEIVER,)]
     assert [each.message for each in caplog.records] == ["receiver.invalid"]

@@ -96,7 +96,7 @@ async def test_a_configuration_at_a_lost_revision_is_in_force(nats: Powerless, n
     nats.lose_tail(names.receivers, kept)
     await configurations.catch_up()
     assert configurations.policy("acme.a") is policy
-    assert not configurations.known("acme.b")
+    assert not configurations.is_known("acme.b")
     assert configurations.policy("acme.c") is None
     assert sorted(notified) == ["acme.b", "acme.c"]
     nats.lose_tail(names.receivers, kept)
@@ -196,7 +196,7 @@ async def test_a_leader_that_may_be_deposed_does_not_send_it_back(
     assert await place.compare()
     place.move(Mark(position=message.position, stored_at=message.stored_at))
     nats.reconnect()
-    assert place.doubtful
+    assert place.is_doubtful
     info = await nats.js.existing_stream(names.tokens)
 
     async def deposed(stream: str) -> StreamInfo:
@@ -211,7 +211,7 @@ async def test_a_leader_that_may_be_deposed_does_not_send_it_back(
     nats.lose_tail(names.tokens, answer.position - 1)
     assert not await place.compare()
     assert place.position == 0
-    assert not place.doubtful
+    assert not place.is_doubtful
 
 
 async def test_a_token_is_not_known_by_a_replica_that_lags(

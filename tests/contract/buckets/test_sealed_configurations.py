@@ -88,7 +88,7 @@ async def test_a_process_without_a_key_keeps_what_is_stored(js: JetStream, names
     assert msgspec.json.decode(found.raw) == MEMBERS | {"timeout_s": 5, "paused": True}
 
 
-async def test_new_secrets_in_clear_are_refused_once_the_installation_seals(
+async def test_new_unencrypted_secrets_are_refused_once_the_installation_seals(
     js: JetStream, names: Names
 ) -> None:
     keyless = with_keys(js, names, NO_KEYS)
@@ -101,7 +101,7 @@ async def test_new_secrets_in_clear_are_refused_once_the_installation_seals(
     with pytest.raises(InvalidPolicy, match=r"secrets\[1\]: this installation seals"):
         await keyless.put(OTHER, msgspec.json.encode(MEMBERS | {"secrets": [A, B]}))
     stored(await keyless.put(RECEIVER, raw()))
-    # What is stored in clear stays, until a rotation seals it.
+    # What is stored unencrypted stays, until a rotation seals it.
     stored(await keyless.put(OTHER, msgspec.json.encode(MEMBERS | {"timeout_s": 5})))
     assert await keyless.set_paused(OTHER, True) is None
 
@@ -198,7 +198,7 @@ async def nothing() -> None:
 
 
 async def test_a_conditional_put_that_was_overtaken_is_refused(js: JetStream, names: Names) -> None:
-    """The put is a conflict, not a new secret in clear."""
+    """The put is a conflict, not a new unencrypted secret."""
     configurations = with_keys(js, names, NO_KEYS)
     await mark_sealing(js, names, "new")
     revision = await put(js, names, FULL)
@@ -292,7 +292,7 @@ async def test_a_removed_receiver_does_not_come_back_with_its_key(js: JetStream,
     await known.confirm(RECEIVER)
     ring.keys = NEW
     known.open_again()
-    assert (known.policy(RECEIVER), known.known(RECEIVER)) == (None, False)
+    assert (known.policy(RECEIVER), known.is_known(RECEIVER)) == (None, False)
 
 
 async def test_a_receiver_whose_key_was_purged_does_not_come_back(js: JetStream, names: Names) -> None:
@@ -304,7 +304,7 @@ async def test_a_receiver_whose_key_was_purged_does_not_come_back(js: JetStream,
     assert isinstance(await known.confirm(RECEIVER), Absent)
     ring.keys = NEW
     known.open_again()
-    assert (known.policy(RECEIVER), known.known(RECEIVER)) == (None, False)
+    assert (known.policy(RECEIVER), known.is_known(RECEIVER)) == (None, False)
 
 
 async def test_a_sealed_value_that_is_invalid_once_opened_is_a_problem(js: JetStream, names: Names) -> None:

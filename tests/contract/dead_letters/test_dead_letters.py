@@ -63,14 +63,14 @@ async def test_a_letter_says_what_was_published_and_why_it_is_here(
     assert (letter.position, letter.receiver, letter.body) == (1, ONE, b"\x00body")
     assert (letter.reason, letter.sequence, letter.attempts, letter.status) == ("rejected", 7, 5, 422)
     assert (letter.event_id, letter.type, letter.problem) == ("order-7", "order.created", "")
-    assert not letter.body_gone
+    assert not letter.is_body_gone
 
 
 async def test_a_letter_without_number_and_body(js: JetStream, names: Names, dead: DeadLetters) -> None:
     await DeadLetterWriter(js, names).bury(ONE, [Burial(position=77, reason="unknown_receiver")])
     letter = await dead.letter(1)
     assert letter is not None
-    assert (letter.sequence, letter.attempts, letter.status, letter.body_gone) == (None, 0, None, True)
+    assert (letter.sequence, letter.attempts, letter.status, letter.is_body_gone) == (None, 0, None, True)
 
 
 async def test_an_installation_without_letters(dead: DeadLetters) -> None:

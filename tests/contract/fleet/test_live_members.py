@@ -125,7 +125,7 @@ async def test_a_node_is_live_with_lower_revisions_in_a_recreated_bucket(
     a = await join(js, "a")
     await until(lambda: a.heartbeat > 10)
     clocks.turn(DEAD_S)
-    await until(lambda: a.lease.valid())
+    await until(lambda: a.lease.is_valid())
     info = await js.stream_info(names.nodes)
     assert info is not None
     await js.request(f"$JS.API.STREAM.DELETE.{names.nodes}", b"")

@@ -38,7 +38,7 @@ class TestHeartbeats:
         self, js: JetStream, names: Names, clocks: Clocks, join: Join
     ) -> None:
         members = await join(js, "a")
-        assert members.lease.valid()
+        assert members.lease.is_valid()
         first = await js.last_message(names.nodes, names.node("a"))
         assert first is not None
         assert first.headers["Nats-TTL"] == f"{math.ceil(TTL_S)}s"
@@ -48,7 +48,7 @@ class TestHeartbeats:
 
     async def test_a_start_waits_for_nats(self, names: Names, faulty: FaultyJetStream, join: Join) -> None:
         faulty.faults[names.node("a")] += [request_lost, request_lost]
-        assert (await join(faulty, "a")).lease.valid()
+        assert (await join(faulty, "a")).lease.is_valid()
 
     async def test_each_sees_the_others_come_and_go(self, js: JetStream, server: Server, join: Join) -> None:
         changes: list[tuple[str, ...]] = []
@@ -420,20 +420,20 @@ class TestLease:
         renewals = faulty.published[names.node("a")]
         before = members.lease
         told: list[tuple[int, bool]] = []
-        members.on_lapse(lambda: told.append((len(renewals), members.lease.valid())))
+        members.on_lapse(lambda: told.append((len(renewals), members.lease.is_valid())))
         asleep = len(renewals)
         clocks.turn(TTL_S)
-        await until(lambda: bool(told) and members.lease.valid())
+        await until(lambda: bool(told) and members.lease.is_valid())
         assert told == [(asleep, False)], "told once, with nothing renewed since, and nothing in force"
         assert members.lease is not before
-        assert not before.valid()
+        assert not before.is_valid()
 
     async def test_a_listener_learns_of_a_new_lease_at_once(
         self, clocks: Clocks, faulty: FaultyJetStream, join: Join
     ) -> None:
         members = await join(faulty, "a")
         before, told = members.lease, list[bool]()
-        members.on_lease(lambda: told.append(members.lease is not before and members.lease.valid()))
+        members.on_lease(lambda: told.append(members.lease is not before and members.lease.is_valid()))
         clocks.turn(TTL_S)
         await until(lambda: bool(told))
         assert told == [True], "once, when it is in force, and not for each renewal"
@@ -452,7 +452,7 @@ class TestLease:
         members.on_lapse(lambda: lapses.append(True))
         faulty.faults[names.node("a")].append(after(sleep))
         await until(lambda: bool(lapses))
-        assert not before.valid()
+        assert not before.is_valid()
 
     async def test_the_lease_holds_while_two_renewals_fail(
         self, names: Names, clocks: Clocks, faulty: FaultyJetStream, join: Join
@@ -464,7 +464,7 @@ class TestLease:
         beats = members.heartbeat
         await until(lambda: members.heartbeat > beats)
         assert members.lease is lease
-        assert lease.valid()
+        assert lease.is_valid()
 
 
 async def test_an_old_process_that_lives_next_to_a_new_one_of_its_name_keeps_its_shards(

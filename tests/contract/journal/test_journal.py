@@ -250,7 +250,7 @@ class TestFence:
     async def fenced(self, journal: Journal, listening: Listening) -> None:
         add(journal, 1, urgent=True)
         await until(lambda: bool(listening.fences))
-        assert journal.stalled
+        assert journal.is_stalled
         add(journal, 1, urgent=True)
         assert not await journal.drain(5.0)
         assert (journal.confirmed_index, listening.entries, len(listening.fences)) == (0, [], 1)
@@ -328,14 +328,14 @@ class TestStalledAndDrained:
     ) -> None:
         monkeypatch.setattr("streams.journal.journal.STALLED_AFTER_S", 0.2)
         journal, listening = await keep()
-        assert not journal.stalled
+        assert not journal.is_stalled
         hold = asyncio.Event()
         faulty.faults[names.journal_of(SHARD)].append(after(hold.wait))
         add(journal, 1, urgent=True)
-        await until(lambda: journal.stalled)
+        await until(lambda: journal.is_stalled)
         hold.set()
         await listening.has(1)
-        assert not journal.stalled
+        assert not journal.is_stalled
 
     async def test_facts_may_be_added_before_it_starts(
         self, js: JetStream, names: Names, faulty: FaultyJetStream
@@ -344,7 +344,7 @@ class TestStalledAndDrained:
         claimed = await own(js, names, "a")
         journal = Journal(js, names, claimed, "a", listening, time=Clocks(), retention_s=DAY_S)
         add(journal, 2)
-        assert journal.stalled
+        assert journal.is_stalled
         journal.start()
         await listening.has(2)
         await journal.stop()
@@ -373,5 +373,5 @@ class TestStalledAndDrained:
         journal, listening = await keep(Listening(released=broken))
         add(journal, 1, urgent=True)
         await until(lambda: bool(listening.fences))
-        assert journal.stalled
+        assert journal.is_stalled
         assert [record.message for record in caplog.records] == ["journal.broken"]

@@ -92,7 +92,7 @@ async def test_a_journal_that_another_node_owned_is_not_reclaimed(
 ) -> None:
     journal, _ = await keep()
     assert not await lapse(journal, js, names, rival=True)
-    assert journal.stalled
+    assert journal.is_stalled
 
 
 async def test_a_fenced_journal_is_not_reclaimed(js: JetStream, names: Names, keep: Keep) -> None:

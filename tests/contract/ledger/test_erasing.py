@@ -327,7 +327,7 @@ async def test_an_erasure_waits_for_a_drop_that_waits_for_a_reader(
         following, erasing, during = writer(js, names, store, keep_s=600), store.erase, list[bool]()
 
         async def noted(*arguments: Any) -> str:
-            during.append(following.dropping)
+            during.append(following.is_dropping)
             return await erasing(*arguments)
 
         monkeypatch.setattr(store, "erase", noted)  # Dropping and erasing share a connection.
@@ -335,7 +335,7 @@ async def test_an_erasure_waits_for_a_drop_that_waits_for_a_reader(
         await reader.rows("SELECT sequence FROM attempts")
         for _ in range(20):
             await following.step(feed, bucket)
-            assert following.dropping
+            assert following.is_dropping
         assert (await store.read_place(ERASURES)).position == 0
         await reader.execute("COMMIT")
 
@@ -367,7 +367,7 @@ async def drop_oldest(pruning: Writer) -> None:
     """Drop the oldest block."""
     await pruning.renew()
     await pruning.prune()
-    while pruning.dropping:
+    while pruning.is_dropping:
         await pruning.prune()
         await asyncio.sleep(0)
 

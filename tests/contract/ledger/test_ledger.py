@@ -346,7 +346,7 @@ async def test_old_rows_are_dropped_and_the_state_stays_known(
                 (8,),
             ]:
                 await pruning.prune()
-        while pruning.dropping:
+        while pruning.is_dropping:
             await pruning.prune()
             await asyncio.sleep(0.001)
         await pruning.prune()

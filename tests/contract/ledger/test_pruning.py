@@ -48,11 +48,11 @@ async def test_a_block_in_which_a_delivery_is_under_way_is_kept(
             await pruning.catch_up()
             journal.at = NOW + 3600
         await pruning.prune()
-        assert not pruning.dropping
+        assert not pruning.is_dropping
         await journal.flush(delivered(1, NOW + 9, attempt=2))
         await pruning.catch_up()
         await pruning.prune()
-        assert pruning.dropping
+        assert pruning.is_dropping
 
 
 @pytest.mark.parametrize("base_every", [3, 5])

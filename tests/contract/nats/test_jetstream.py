@@ -315,7 +315,7 @@ class TestRefusals:
         ):
             assert isinstance(answer, Refused)
             assert answer.code == TOO_LARGE
-        assert wire.connected
+        assert wire.is_connected
         assert await js.publish(f"{prefix}.a", b"") == Stored(2)
 
 

@@ -20,7 +20,7 @@ log = logging.getLogger("streams.test")
 class Away(ClientWire):
     """A connection without a server, which is lost and made again as the test says."""
 
-    connected = True
+    is_connected = True
 
     def __init__(self) -> None:
         super().__init__("test", max_payload=1 << 20)
@@ -33,11 +33,11 @@ class Away(ClientWire):
         self.closed = True
 
     def lose(self) -> None:
-        self.connected = False
+        self.is_connected = False
         self.tell(False)
 
     def come_back(self) -> None:
-        self.connected = True
+        self.is_connected = True
         self.tell(True)
 
 

@@ -117,14 +117,14 @@ async def test_the_server_describes_itself(wire: Wire) -> None:
     major, minor, *_ = wire.server_version.split(".")
     assert (int(major), int(minor)) >= (2, 14)
     assert wire.max_payload == 1 << 20
-    assert wire.connected
+    assert wire.is_connected
 
 
 async def test_a_closed_wire_takes_nothing_more(server: Server, prefix: str) -> None:
     wire = await server.connect("closed")
     await wire.close()
     await wire.close()
-    assert not wire.connected
+    assert not wire.is_connected
     with pytest.raises(Disconnected):
         await wire.publish(prefix)
     with pytest.raises(Disconnected):

@@ -105,7 +105,7 @@ async def test_no_resumption_is_made_after_a_wait_without_a_lease_in_force(
     held, first = HeldHeartbeats(joined, names, monkeypatch), members.lease
     await until(lambda: members.lease is not first)
     second, held.blocked = members.lease, False
-    await until(second.valid)
+    await until(second.is_valid)
     await until(lambda: len(vars(joined)["_under_way"]) == joined.shards)
     held.blocked = True
     await until(lambda: members.lease is not second)
@@ -114,7 +114,7 @@ async def test_no_resumption_is_made_after_a_wait_without_a_lease_in_force(
     await until(lambda: not vars(joined)["_under_way"])
     assert await read_owner(js, names, 0) == before
     held.blocked = False
-    await until(lambda: not joined.owned[0].suspended)
+    await until(lambda: not joined.owned[0].is_suspended)
 
 
 async def test_a_suspended_shard_is_not_shown_as_one_that_its_node_runs(

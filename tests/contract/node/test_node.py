@@ -259,7 +259,7 @@ async def test_a_shard_that_should_be_another_nodes_is_no_longer_refused_here(
 async def stop_and_let(go_on: asyncio.Event, node: Node) -> None:
     """Stops the node; the awaited thing may go on once it stops."""
     stopping = asyncio.ensure_future(node.stop())
-    await until(lambda: node.stopping)
+    await until(lambda: node.is_stopping)
     go_on.set()
     await stopping
 

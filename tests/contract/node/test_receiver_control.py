@@ -195,13 +195,13 @@ async def test_a_node_knows_of_an_older_one_that_no_newer_fact_may_be_recorded(
     async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
         await until(lambda: len(node.owned) == SHARDS)
         hosts = [each.host for each in node.owned.values()]
-        assert all(each.handshakes_known() and each.transforms_known() for each in hosts)
-        assert all(each.paces_known() for each in hosts)
+        assert all(each.all_know_handshakes() and each.all_know_transforms() for each in hosts)
+        assert all(each.all_know_paces() for each in hosts)
         older = Member(
             node="older", started_at=0.0, version="0", heartbeat=1, ttl_s=60.0, facts=FactKinds.ALERTS
         )
         await js.publish(names.node("older"), msgspec.json.encode(older))
         await until(lambda: "older" in node.context.members.live)
         assert node.owned
-        assert not any(each.handshakes_known() or each.transforms_known() for each in hosts)
-        assert not any(each.paces_known() for each in hosts)
+        assert not any(each.all_know_handshakes() or each.all_know_transforms() for each in hosts)
+        assert not any(each.all_know_paces() for each in hosts)

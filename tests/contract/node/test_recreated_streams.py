@@ -108,7 +108,7 @@ async def test_a_clock_that_jumps_by_an_hour_stops_nothing(
         time.off_s = jump_s
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1, 2])
-        assert node.context.members.lease.valid()
+        assert node.context.members.lease.is_valid()
     async with joined_node(wire, node_settings(names), time, sender):
         await publish(js, names, RECEIVER)
         await until(lambda: sender.sequences == [1, 2, 3])

@@ -11,9 +11,9 @@ from actors.tenant_settings import TenantSettings
 from angarium.access import Access
 from angarium.operations import routing_delays
 from angarium.operations.installation import sizing
-from angarium.operations.installation.doctor import routing_findings
-from angarium.operations.installation.doctor.examine import UNROUTED_REMEDY, room
-from angarium.operations.installation.doctor.finding import Finding
+from angarium.operations.installation.doctor import routing
+from angarium.operations.installation.doctor.findings import Finding
+from angarium.operations.installation.doctor.storage import UNROUTED_REMEDY, check_room
 from angarium.operations.routing_delays import unrouted_notes, why_unrouted
 from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
@@ -48,7 +48,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 async def told(
     js: JetStream, names: Names, tenants: Mapping[str, TenantSettings] | None = None
 ) -> list[Finding]:
-    return await routing_findings.unrouted_findings(js, installation(names.prefix), tenants or {})
+    return await routing.check_unrouted(js, installation(names.prefix), tenants or {})
 
 
 async def publish(js: JetStream, names: Names, *tenants: str) -> None:
@@ -81,15 +81,15 @@ async def test_the_tenant_whose_event_holds_the_stream_of_events_is_named(
         )  # fmt: skip
         await js.publish(names.journal_of(partition), flush)
     events = await stream_info(js, names.events)
-    text = await sizing.holder(js, installation(names.prefix), events)
+    text = await sizing.holder_text(js, installation(names.prefix), events)
     assert text.startswith(f"acme (partition {PARTITION}) still needs messages from 2 on (stored ")
 
 
 async def test_a_shard_that_has_just_begun_is_not_called_refused(js: JetStream, names: Names) -> None:
     journal, installed = await stream_info(js, names.journal), installation(names.prefix)
-    assert await sizing.holder(js, installed, journal) == "shard 0 has written no snapshot yet"
+    assert await sizing.holder_text(js, installed, journal) == "shard 0 has written no snapshot yet"
     await js.publish(names.actor_keys.owner(0), b"", KV_DELETED)
-    refused = await sizing.holder(js, installed, journal)
+    refused = await sizing.holder_text(js, installed, journal)
     assert refused.startswith("shard 0 needs everything in it: it is refused, or no node has run it")
 
 
@@ -99,7 +99,7 @@ async def test_short_room_for_events_is_a_problem_with_a_remedy_of_its_own(
     await publish(js, names, "acme")
     events = await stream_info(js, names.events)
     await js.stream_update(events.config | {"max_bytes": events.bytes + 1})
-    found = await room(js, installation(names.prefix), names.events, needed_by=False)
+    found = await check_room(js, installation(names.prefix), names.events, name_holder=False)
     assert (found.level, found.remedy) == ("problem", UNROUTED_REMEDY)
 
 
@@ -111,7 +111,7 @@ async def test_a_parked_tenant_is_named_with_what_waits(js: JetStream, names: Na
     assert finding.text.startswith(
         f"acme floods partition {PARTITION}: 2 events wait to be routed, the oldest for "
     )
-    assert finding.remedy == routing_findings.FLOOD_REMEDY
+    assert finding.remedy == routing.FLOOD_REMEDY
     await record(js, names, 4, {"acme": 4})
     [finding] = await told(js, names)
     assert ": 1 event waits to be routed, for " in finding.text
@@ -169,11 +169,11 @@ async def test_a_tenant_that_has_caught_up_is_not_named(js: JetStream, names: Na
 
 
 async def test_only_the_tenants_that_wait_longest_are_named(js: JetStream, names: Names) -> None:
-    tenants = [f"t{number}" for number in range(routing_findings.TENANTS_SHOWN_MAX + 2)]
+    tenants = [f"t{number}" for number in range(routing.TENANTS_SHOWN_MAX + 2)]
     await publish(js, names, *tenants)
     await record(js, names, len(tenants), {tenant: at for at, tenant in enumerate(tenants, 1)})
     findings = await told(js, names)
-    assert [each.text.split()[0] for each in findings[:-1]] == tenants[: routing_findings.TENANTS_SHOWN_MAX]
+    assert [each.text.split()[0] for each in findings[:-1]] == tenants[: routing.TENANTS_SHOWN_MAX]
     assert findings[-1].text == "events of 2 more tenants wait to be routed"
 
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from actors.errors import InvalidPolicy
-from angarium.operations.declarations.apply import Applied, Step, apply
+from angarium.operations.declarations.apply import AppliedDocument, ReceiverChange, apply
 from angarium.operations.declarations.declared import RECEIVERS_MAX, read_declared
-from angarium.operations.declarations.export import Exported, export
+from angarium.operations.declarations.export import ExportedReceivers, export
 from angarium.operations.failures import NotDone
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.jetstream import JetStream
@@ -29,14 +29,14 @@ class Applying(Configurations):
         found = await StoredConfigurations(self.js, self.names).all()
         return {name: each.revision for name, each in found.items()}
 
-    async def applied(self, declared: dict[str, Any], **said: Any) -> Applied:
+    async def applied(self, declared: dict[str, Any], **said: Any) -> AppliedDocument:
         done = await apply(self.to, declared, **said)
-        assert isinstance(done, Applied), done
+        assert isinstance(done, AppliedDocument), done
         return done
 
     async def exported(self) -> dict[str, Any]:
         done = await export(self.to)
-        assert isinstance(done, Exported)
+        assert isinstance(done, ExportedReceivers)
         assert done.unreadable == []
         return done.receivers
 
@@ -46,7 +46,7 @@ async def bench(js: JetStream, prefix: str) -> Applying:
     return Applying(js, await install(js, prefix), prefix)
 
 
-def actions(plan: list[Step]) -> list[str]:
+def actions(plan: list[ReceiverChange]) -> list[str]:
     return [f"{each.action} {each.receiver}" for each in plan]
 
 
@@ -60,9 +60,9 @@ async def test_the_plan_comes_first_and_a_second_time_nothing_is_left_to_do(benc
     }
     before = await bench.all()
     wish = ["create acme.new", "change acme.old", "keep acme.same"]
-    plans: list[list[Step]] = []
+    plans: list[list[ReceiverChange]] = []
 
-    def look(plan: list[Step]) -> bool:
+    def look(plan: list[ReceiverChange]) -> bool:
         plans.append(plan)
         return False
 

@@ -24,7 +24,7 @@ from angarium.operations.events.search import (
     search_event,
 )
 from angarium.operations.failures import NotDone
-from angarium.operations.installation.doctor.examine import problems
+from angarium.operations.installation.doctor.all_checks import installation_problems
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.top import Top
@@ -299,7 +299,7 @@ async def test_an_event_above_the_rate_of_its_tenant_waits_to_be_routed(
         assert not isinstance(live, NotDone)
         assert not isinstance(screen, NotDone)
         sentence = live.get("unrouted", "")
-        found = await problems(access)
+        found = await installation_problems(access)
         assert isinstance(found, list)
         texts = [each.text for each in found if each.subject == "tenants"]
         return (

@@ -11,8 +11,8 @@ from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.operations.configurations.trials.filter_trial import FilterTrial, try_filter
 from angarium.operations.failures import NotDone
-from angarium.operations.installation.doctor import filter_findings as filter_findings_module
-from angarium.operations.installation.doctor.filter_findings import filter_findings
+from angarium.operations.installation.doctor import filters as doctor_filters
+from angarium.operations.installation.doctor.filters import check_filters
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
@@ -192,24 +192,24 @@ async def test_the_doctor_names_a_filter_that_fails_on_most_events(access: Acces
     await put_other(access, "acme.broken", filter="a >")
     for total in range(4):
         await publish(access, b'{"total": %d}' % total)
-    assert await filter_findings(access.js, access.installation) == []
+    assert await check_filters(access.js, access.installation) == []
     for total in range(3):
         await publish(access, b'{"total": "%d"}' % total)
-    (finding,) = await filter_findings(access.js, access.installation)
+    (finding,) = await check_filters(access.js, access.installation)
     assert (finding.level, finding.subject) == ("warning", "filters")
     assert finding.sentence == (
         "the filter of acme.billing fails on 4 of its last 7 events: length() takes a string, an array or an "
-        "object, not number: correct it (angarium receiver test-filter acme.billing)"
+        "object, not number: correct the filter (angarium receiver test-filter acme.billing)"
     )
 
 
 async def test_the_doctor_checks_a_few_filters_only(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filter_findings_module, "RECEIVERS_MAX", 2)
+    monkeypatch.setattr(doctor_filters, "RECEIVERS_MAX", 2)
     for number in range(4):
         await put_other(access, f"acme.r{number}", filter="length(@)")
     for _ in range(5):
         await publish(access, b"1")
-    found = await filter_findings(access.js, access.installation)
+    found = await check_filters(access.js, access.installation)
     assert [each.text.split()[3] for each in found] == ["acme.r0", "acme.r1"]
 
 
@@ -222,11 +222,11 @@ async def test_the_doctor_reads_the_events_of_a_tenant_once(
         asked.append(tenant)
         return await newest_events.newest_events(js, names, tenant, *given)
 
-    monkeypatch.setattr(filter_findings_module, "newest_events", noted)
+    monkeypatch.setattr(doctor_filters, "newest_events", noted)
     for name in ("acme.a", "acme.b", "acme.c", "shop.a"):
         await put_other(access, name, filter="length(@)")
     for _ in range(5):
         await publish(access, b"1")
-    found = await filter_findings(access.js, access.installation)
+    found = await check_filters(access.js, access.installation)
     assert [each.text.split()[3] for each in found] == ["acme.a", "acme.b", "acme.c"]
     assert asked == ["acme", "shop"]

@@ -14,12 +14,12 @@ from angarium.operations.control_requests import ask
 from angarium.operations.control_requests.inspection import inspect_receiver
 from angarium.operations.control_requests.operator_actions import forget, pause, ping, resume, skip
 from angarium.operations.dead_letters.drop import drop
-from angarium.operations.dead_letters.find import find
-from angarium.operations.dead_letters.listing import Newest, newest
-from angarium.operations.dead_letters.redrive import Sent, redrive
+from angarium.operations.dead_letters.find import find_letter
+from angarium.operations.dead_letters.listing import NewestLetters, newest
+from angarium.operations.dead_letters.redrive import RedrivenLetters, redrive
 from angarium.operations.events.accept import accept
 from angarium.operations.events.message import NewEvent
-from angarium.operations.events.publish import Published, Publisher
+from angarium.operations.events.publish import Publisher, PublishResult
 from angarium.operations.failures import Kind, NotDone
 from angarium.operations.missing_streams import explained
 from angarium.operations.receiver_list.listing import Overview, overview
@@ -86,7 +86,7 @@ async def test_without_a_node_there_is_no_answer(access: Access) -> None:
 async def test_nothing_is_done_without_consent(access: Access) -> None:
     await put_configuration(access, NAME, NewConfiguration(members={"url": URL}))
     published = await Publisher(access, NewEvent(tenant="acme", name="billing", type="t")).publish(b"x")
-    assert isinstance(published, Published)
+    assert isinstance(published, PublishResult)
     asked: list[str] = []
 
     def no(waiting: ask.WaitingEvents) -> bool:
@@ -110,11 +110,11 @@ async def test_a_removal_asks_for_consent_even_if_nothing_waits(access: Access) 
 
 
 async def test_missing_dead_letters_are_reported_as_missing(access: Access) -> None:
-    failed(await find(access, 7), "not_found")
+    failed(await find_letter(access, 7), "not_found")
     everything = LetterFilter(receivers="*.*")
-    assert await newest(access, everything, 10) == Newest([], more=False)
+    assert await newest(access, everything, 10) == NewestLetters([], more=False)
     sent = await redrive(access, (7,))
-    assert isinstance(sent, Sent)
+    assert isinstance(sent, RedrivenLetters)
     assert sent.missing == [7]
     dropped = await drop(access, (7,))
     assert not isinstance(dropped, NotDone)

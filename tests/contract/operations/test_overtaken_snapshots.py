@@ -12,7 +12,7 @@ from actors.machine.state import State
 from angarium.access import Access
 from angarium.cli.receivers.table import TOP_COLUMNS, cells
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
-from angarium.operations.installation.doctor.unhealthy_findings import unhealthy_findings
+from angarium.operations.installation.doctor.receivers import check_receivers
 from angarium.operations.receiver_list import listing
 from angarium.operations.receiver_list.listing import Overview, overview
 from angarium.settings import Settings
@@ -124,7 +124,7 @@ async def test_an_event_for_a_paused_receiver_does_not_make_the_list_old(
     assert (found.notes, found.age_s) == ([], 0.0)
     (row,) = found.rows
     assert (row.phase, row.waiting) == ("paused", len(held))
-    findings = await unhealthy_findings(access.js, installation(access.names.prefix))
+    findings = await check_receivers(access.js, installation(access.names.prefix))
     assert findings[0].text.endswith("(as of 0s ago)")
 
 

@@ -9,11 +9,11 @@ from actors.errors import NewerVersion
 from actors.machine.state import Alert, State
 from angarium.access import Access
 from angarium.operations.failures import NotDone
-from angarium.operations.installation.doctor import raised_alerts, unhealthy_findings
+from angarium.operations.installation.doctor import raised_alerts, receivers
 from angarium.operations.installation.doctor.raised_alerts import (
-    ExaminedReceivers,
+    CheckedReceivers,
     GatheredAlerts,
-    examined_receivers,
+    checked_receivers,
 )
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -39,8 +39,8 @@ def access(js: JetStream, names: Names) -> Access:
     return Access(js, node_settings(names))
 
 
-async def examined(access: Access) -> ExaminedReceivers:
-    found = await examined_receivers(access)
+async def examined(access: Access) -> CheckedReceivers:
+    found = await checked_receivers(access)
     assert not isinstance(found, NotDone)
     return found
 
@@ -57,12 +57,12 @@ async def test_one_pass_over_the_snapshots_finds_alerts_and_unhealthy_receivers(
         async for each in receiver_snapshots.receiver_snapshots(*args):
             yield each
 
-    for module in (raised_alerts, unhealthy_findings):
+    for module in (raised_alerts, receivers):
         monkeypatch.setattr(module, "receiver_snapshots", counted)
     found = await examined(access)
     assert passes == 1
     assert [(each.receiver, each.alert) for each in found.alerts] == [(SHOP, "disabled")]
-    assert [each.ailment for each in found.findings if each.receiver] == ["disabled"]
+    assert [each.condition for each in found.findings if each.receiver] == ["disabled"]
     assert found.total == 1
 
 
@@ -75,7 +75,7 @@ async def test_raised_alerts_are_listed_though_the_progress_of_a_shard_cannot_be
     async def unreadable(*_: Any) -> None:
         raise NewerVersion(f"a checkpoint of {SHARDS} is newer")
 
-    monkeypatch.setattr(unhealthy_findings, "shard_progress", unreadable)
+    monkeypatch.setattr(receivers, "shard_progress", unreadable)
     found = await examined(access)
     assert [(each.receiver, each.alert) for each in found.alerts] == [(SHOP, "disabled")]
     assert [each.level for each in found.findings] == ["problem"]

@@ -12,7 +12,7 @@ from angarium.operations.configurations.get import ShownConfiguration, get_confi
 from angarium.operations.configurations.patch import patch_configuration
 from angarium.operations.configurations.proposal import PutResult
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
-from angarium.operations.configurations.rotate import OVERLAP_MAX_S, Rotated, rotate_secret
+from angarium.operations.configurations.rotate import OVERLAP_MAX_S, RotatedSecret, rotate_secret
 from angarium.operations.failures import NotDone
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.nats.jetstream import JetStream
@@ -39,9 +39,9 @@ class Patching(Configurations):
         assert isinstance(failure, NotDone)
         return failure
 
-    async def rotated(self, overlap_s: float) -> Rotated:
+    async def rotated(self, overlap_s: float) -> RotatedSecret:
         done = await rotate_secret(self.to, NAME, overlap_s)
-        assert isinstance(done, Rotated), done
+        assert isinstance(done, RotatedSecret), done
         return done
 
 
@@ -183,7 +183,7 @@ async def test_a_rotated_secret_keeps_the_algorithm_and_has_its_public_key_in_th
 ) -> None:
     await bench.store({"url": URL, "secrets": [A]})
     first = await rotate_secret(bench.to, NAME, 3600, kind="ed25519")
-    assert isinstance(first, Rotated)
+    assert isinstance(first, RotatedSecret)
     assert first.secret.startswith("whsk_")
     second = await bench.rotated(3600)
     assert second.secret.startswith("whsk_")

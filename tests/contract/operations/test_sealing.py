@@ -12,14 +12,14 @@ from angarium.operations.configurations.get import ShownConfiguration, get_confi
 from angarium.operations.configurations.patch import patch_configuration
 from angarium.operations.configurations.proposal import PutResult
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
-from angarium.operations.configurations.rotate import Rotated, rotate_secret
-from angarium.operations.configurations.sealing import KeyRotation, KeyUse, key_use, rotate_key
-from angarium.operations.declarations.apply import Applied, apply
-from angarium.operations.declarations.export import Exported, export
+from angarium.operations.configurations.rotate import RotatedSecret, rotate_secret
+from angarium.operations.declarations.apply import AppliedDocument, apply
+from angarium.operations.declarations.export import ExportedReceivers, export
 from angarium.operations.failures import NotDone
-from angarium.operations.installation.doctor import examine as examine_module
-from angarium.operations.installation.doctor.finding import Finding, ok, warning
-from angarium.operations.installation.doctor.sealing_findings import sealing_findings
+from angarium.operations.installation.doctor import all_checks
+from angarium.operations.installation.doctor.findings import Finding, ok, warning
+from angarium.operations.installation.doctor.stored_secrets import check_secrets
+from angarium.operations.installation.key import KeyRotation, KeyUse, key_use, rotate_key
 from angarium.settings import Settings
 from streams.buckets.sealing_marker import is_sealing, mark_sealing
 from streams.buckets.stored_configurations import KeysUsed, StoredConfigurations
@@ -67,7 +67,7 @@ class Sealing(Configurations):
         return found
 
     async def findings(self) -> list[tuple[str, str]]:
-        return [(each.level, each.sentence) for each in await sealing_findings(self.to)]
+        return [(each.level, each.sentence) for each in await check_secrets(self.to)]
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ async def test_secrets_are_added_and_rotated_under_the_present_key(bench: Sealin
     assert (await bench.opened())["secrets"] == [B, A]
     assert (await bench.used()).receivers == {"new": 1}
     rotated = await rotate_secret(bench.to, NAME, 3600.0)
-    assert isinstance(rotated, Rotated)
+    assert isinstance(rotated, RotatedSecret)
     members = await bench.opened()
     assert members["secrets"] == [rotated.secret]
     assert [each["secret"] for each in members["old_secrets"]] == [B, A]
@@ -117,13 +117,13 @@ async def test_secrets_are_added_and_rotated_under_the_present_key(bench: Sealin
 async def test_a_document_is_applied_twice_without_a_change(bench: Sealing) -> None:
     bench.use(NEW)
     done = await apply(bench.to, {NAME: FULL})
-    assert isinstance(done, Applied)
+    assert isinstance(done, AppliedDocument)
     for keys in (NEW, NO_KEYS):
         bench.use(keys)
         exported = await export(bench.to)
-        assert isinstance(exported, Exported)
+        assert isinstance(exported, ExportedReceivers)
         again = await apply(bench.to, exported.receivers)
-        assert isinstance(again, Applied)
+        assert isinstance(again, AppliedDocument)
         assert [each.action for each in again.plan] == ["keep"]
 
 
@@ -149,19 +149,19 @@ async def test_a_rotation_seals_what_is_left_and_a_second_one_finds_nothing(benc
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert await bench.rotated() == KeyRotation(key="new", sealed=0, already=3, left={})
     assert await bench.used() == KeyUse(
-        present="new", receivers={"new": 3}, in_clear=[], unopened={}, required=True
+        present="new", receivers={"new": 3}, unencrypted=[], unopened={}, required=True
     )
     for name in ("acme.old", "acme.clear", "acme.new"):
         assert await bench.opened(name) == FULL
 
 
-async def test_a_value_in_clear_that_looks_sealed_is_sealed(bench: Sealing) -> None:
+async def test_an_unencrypted_value_that_looks_sealed_is_sealed(bench: Sealing) -> None:
     """The header begins with the id of the present key, and what follows could be a nonce and a tag."""
     await bench.put({"url": URL, "headers": {"x-token": "api:" + "QUJD" * 12}})
     bench.use(Keys({"api": b"n" * 32}))
     assert (await bench.rotated()).sealed == 1
     assert (await bench.rotated()).already == 1
-    assert not (await bench.used()).in_clear
+    assert not (await bench.used()).unencrypted
 
 
 async def test_two_rotations_at_once_do_no_harm(bench: Sealing) -> None:
@@ -212,60 +212,65 @@ async def test_the_doctor_reads_the_configurations_once(
     await bench.store(FULL, "acme.sealed")
     await bench.rotated()
     bench.use(NO_KEYS)
-    (finding,) = await sealing_findings(bench.to, ["acme.sealed"])
+    (finding,) = await check_secrets(bench.to, ["acme.sealed"])
     assert (finding.level, reads) == ("warning", ["all"])
 
 
-async def test_the_doctor_says_what_lies_in_clear_and_what_cannot_be_opened(bench: Sealing) -> None:
+async def test_doctor_names_unencrypted_secrets_and_unopened_ones(bench: Sealing) -> None:
     assert await bench.findings() == []
     await bench.store(FULL, "acme.clear")
-    clear = "those of 1 receiver lie in clear in NATS"
+    clear = "NATS has unencrypted secrets of 1 receiver"
     assert await bench.findings() == [
         ("ok", f"{clear}; a key file seals them (docs/operating.md, Secrets at rest)")
     ]
     bench.use(OLD)
     assert await bench.findings() == [("warning", f"{clear}: seal them (angarium key rotate)")]
     await bench.rotated()
-    assert await bench.findings() == [("ok", "sealed with old (1)")]
+    assert await bench.findings() == [("ok", "secrets are sealed with old (1)")]
     bench.use(NEW)
-    older = "sealed with old (1): 1 not with the first key"
+    older = "secrets are sealed with old (1); 1 of them not with the first key"
     assert await bench.findings() == [
         ("warning", f"{older}: seal them with new, before an older key leaves the file (angarium key rotate)")
     ]
     bench.use(NO_KEYS)
     assert await bench.findings() == [
-        ("ok", "sealed with old (1); whether they open is only checked with the key file")
+        ("ok", "secrets are sealed with old (1); only with the key file doctor checks whether they open")
     ]
     for misconfigured in (["acme.clear", "acme.none"], ["acme.none"]):
-        (finding,) = await sealing_findings(bench.to, misconfigured)
+        (finding,) = await check_secrets(bench.to, misconfigured)
         assert (finding.level == "warning") == ("acme.clear" in misconfigured)
-    (finding,) = await sealing_findings(bench.to, ["acme.clear"])
+    (finding,) = await check_secrets(bench.to, ["acme.clear"])
     assert finding.sentence == (
-        "sealed with old (1); acme.clear cannot be sent to, perhaps for want of a key: its state says why "
-        "(angarium inspect acme.clear)"
+        "secrets are sealed with old (1); no node sends to acme.clear, perhaps because a key is missing: "
+        "find the reason in its state (angarium inspect acme.clear)"
     )
     bench.use(Keys({"old": b"x" * 32}))
     (_, (level, sentence)) = await bench.findings()
     assert level == "problem"
-    assert sentence.startswith("acme.clear: secrets[0]: was changed, or sealed for another receiver")
+    assert sentence.startswith(
+        "the secrets of acme.clear cannot be opened: secrets[0]: was changed, or sealed for another receiver"
+    )
 
 
 async def test_the_doctor_doubts_secrets_of_receivers_that_are_misconfigured(
     nats_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`doctor` has no key itself, so it cannot tell whether a node has the right one."""
-    ill = [replace(warning("receivers", "ill"), receiver=NAME, ailment="misconfigured"), ok("clock", "exact")]
+    unusable = [
+        replace(warning("receivers", "unusable"), receiver=NAME, condition="misconfigured"),
+        ok("clock", "exact"),
+    ]
 
     async def found(*_: object) -> list[Finding]:
-        return ill
+        return unusable
 
-    monkeypatch.setattr(examine_module, "examine_running", found)
+    monkeypatch.setattr(all_checks, "check_running", found)
     settings = Settings(nats=(nats_url,), prefix=prefix, shards=SHARDS)
     async with open_jetstream(settings) as js:
         bench = Sealing(js, await install(js, prefix), prefix)
         bench.use(OLD)
         await bench.put(FULL)
     for level in ("warning", "ok"):
-        *_, last = await examine_module.examine(settings)
+        *_, last = await all_checks.check_everything(settings)
         assert (last.subject, last.level) == ("secrets", level)
-        ill = ill[1:]
+        unusable = unusable[1:]

@@ -394,7 +394,7 @@ async def test_a_restart_of_the_server_loses_nothing(tmp_path: Path) -> None:
         owner.floor = 3
         await server.kill()
         await server.start()
-        await until(lambda: wire.connected)
+        await until(lambda: wire.is_connected)
         await publish(js, names, RECEIVER)
         await until(lambda: owner.positions[-3:] == [4, 5, 6])
         assert owner.positions == [1, 2, 3, 4, 5, 4, 5, 6]

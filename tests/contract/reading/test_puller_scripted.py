@@ -20,7 +20,7 @@ from tests.unit.worlds.virtual_time import in_virtual_time
 class ScriptedWire:
     """Keeps what is sent, and hands in what the test says."""
 
-    connected = True
+    is_connected = True
     max_payload = 1 << 20
     server_version = "2.15.1"
 
@@ -60,7 +60,7 @@ class ScriptedWire:
         self.listeners.append(listener)
 
     async def close(self) -> None:
-        self.connected = False
+        self.is_connected = False
 
 
 class ScriptedSubscription:

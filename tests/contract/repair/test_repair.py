@@ -34,7 +34,7 @@ from streams.repair import acceptance
 from streams.repair.acceptance import accept_loss, source_offsets_after
 from streams.repair.damage import Damage, LostTail, find_damage
 from streams.repair.preconditions import dead_holders, takes_over_from
-from streams.repair.stream_history import StreamHistory, last_same, read_history
+from streams.repair.stream_history import StreamHistory, last_unchanged_mark, read_history
 from tests.contract.journal.recording import Recording, delivered, recreate
 from tests.contract.support.shards import (
     RECEIVER,
@@ -125,7 +125,7 @@ async def test_a_repair_accepts_recreated_streams(js: JetStream, names: Names) -
     await release(js, names, claimed, "a")
     assert (await find_damage(js, names, SHARD)).recreated == names.streams
     await repaired(js, names)
-    assert (await find_damage(js, names, SHARD)).nothing
+    assert (await find_damage(js, names, SHARD)).is_empty
     checkpoint = await read_checkpoint(js, names, SHARD)
     assert checkpoint is not None
     assert set(checkpoint.created) == set(names.streams)
@@ -296,10 +296,10 @@ class TestLastSame:
             marks.append(Mark(position=position, stored_at=message.stored_at + (position > 5)))
         lost = Mark(position=9)
         for known, expected in ((marks, 5), (marks[:1], 2), (marks[3:], 0), ([], 0)):
-            same, differs = await last_same(js, names.deliveries, known, lost)
+            same, differs = await last_unchanged_mark(js, names.deliveries, known, lost)
             assert (same.position, differs) == (expected, marks[3] in known)
         await js.purge(names.deliveries, 7)
-        assert await last_same(js, names.deliveries, marks, lost) == (Mark(position=6), True)
+        assert await last_unchanged_mark(js, names.deliveries, marks, lost) == (Mark(position=6), True)
 
     async def test_a_deleted_message_is_not_the_last_unchanged_one(self, js: JetStream, names: Names) -> None:
         """A deleted message leaves an empty position in either stream."""
@@ -311,10 +311,10 @@ class TestLastSame:
             marks.append(replace(mark, stored_at=mark.stored_at - (position > 3)))
         for position in (2, 4, 5, 6):
             await js.delete(names.deliveries, position)
-        assert await last_same(js, names.deliveries, marks, lost) == (marks[2], True)
+        assert await last_unchanged_mark(js, names.deliveries, marks, lost) == (marks[2], True)
         await js.delete(names.deliveries, 3)
-        assert await last_same(js, names.deliveries, marks, lost) == (marks[0], True)
-        assert await last_same(js, names.deliveries, marks[:6], lost) == (marks[0], False)
+        assert await last_unchanged_mark(js, names.deliveries, marks, lost) == (marks[0], True)
+        assert await last_unchanged_mark(js, names.deliveries, marks[:6], lost) == (marks[0], False)
 
     async def test_a_message_of_the_new_tail_is_not_the_last_unchanged_one(
         self, js: JetStream, names: Names
@@ -327,7 +327,7 @@ class TestLastSame:
         lost = before[6]
         for late in (now[3:5], now[4:6], now[5:], now[8:]):
             known = [*before[:7], *late]
-            assert await last_same(js, names.deliveries, known, lost) == (now[2], True)
+            assert await last_unchanged_mark(js, names.deliveries, known, lost) == (now[2], True)
 
     async def test_the_last_unchanged_message_is_not_looked_for_beyond_an_accepted_loss(
         self, js: JetStream, names: Names
@@ -347,7 +347,7 @@ class TestLastSame:
         for position in (2, 10, 11, 12):
             now = 8.0 if position > 11 else times[position]
             history.add(Marks(deliveries=Mark(position=position, stored_at=now)))
-        same, _ = await last_same(js, names.deliveries, history.deliveries, Mark(position=12))
+        same, _ = await last_unchanged_mark(js, names.deliveries, history.deliveries, Mark(position=12))
         assert same.position == 11
 
     async def test_the_last_unchanged_message_is_looked_for_in_the_whole_journal(

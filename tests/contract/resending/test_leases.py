@@ -44,9 +44,9 @@ async def test_a_source_is_certain_for_a_lease_from_the_question_on(
     monkeypatch.setattr(js, "message", taking(js, clocks, ANSWERED_AFTER_S))
     assert await sources.ask(position)
     clocks.turn(LEASE_S - ANSWERED_AFTER_S - 0.1)
-    assert sources.certain(position)
+    assert sources.is_certain(position)
     clocks.turn(0.2)
-    assert not sources.certain(position)
+    assert not sources.is_certain(position)
 
 
 async def test_a_copy_in_doubt_is_not_repeated_after_the_deadline(

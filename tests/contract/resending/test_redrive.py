@@ -21,7 +21,7 @@ from streams.lost_tails.marks import Mark
 from streams.nats.answers import Answer, Stored, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
-from streams.resending.plan_lock import Busy
+from streams.resending.plan_lock import LockHeld
 from streams.resending.redrive import Redrive, Redriven
 from streams.resending.redrive_lock import RedriveLock, RedrivePlan
 from tests.contract.resending.windows import LEASE_S, install_with_receiver, shorten_window
@@ -443,7 +443,7 @@ async def test_a_turn_that_continues_is_left_alone(js: JetStream, names: Names) 
     taking = asyncio.ensure_future(second.acquire(lambda *_: waiting.set()))
     await waiting.wait()
     await first.store(letters=(1,))
-    with pytest.raises(Busy, match="another redrive is running"):
+    with pytest.raises(LockHeld, match="another redrive is running"):
         await taking
 
 
@@ -453,7 +453,7 @@ async def test_a_holder_that_was_overtaken_sends_nothing_more(js: JetStream, nam
     page = await DeadLetters(js, names).letters([1])
     quick = await begun(js, names)
     for sending in (slow.send(page), slow.end()):
-        with pytest.raises(Busy, match="another redrive started in between"):
+        with pytest.raises(LockHeld, match="another redrive started in between"):
             await sending
     assert await sent(js, names) == []
     await quick.send(page)
@@ -474,7 +474,7 @@ async def test_a_redrive_overtaken_within_a_page_stops(server: Server, js: JetSt
     async with misbehaving(server) as faulty:
         slow = await begun(faulty, names)
         faulty.faults[names.publish_to(ONE)].append(stored_and_overtaken)
-        with pytest.raises(Busy):
+        with pytest.raises(LockHeld):
             await slow.send(page)
     assert quick[0].done == Redriven(finished=[1])
     await quick[0].send(page)
@@ -495,5 +495,5 @@ async def test_a_lease_that_lapsed_within_a_page_is_checked(js: JetStream, names
     other = RedriveLock(js, names, "second", clocks, lease_s=LEASE_S)
     await other.acquire()
     clocks.turn(LEASE_S)
-    with pytest.raises(Busy):
+    with pytest.raises(LockHeld):
         await lock.ensure_held()

@@ -27,7 +27,7 @@ from streams.nats.protocol import rfc3339
 from streams.observation import receiver_snapshots
 from streams.reading.messages import stored_event
 from streams.resending import copies
-from streams.resending.plan_lock import LEASES_WAITED, Busy
+from streams.resending.plan_lock import LEASES_WAITED, LockHeld
 from streams.resending.replay import Replay, Replayed
 from streams.resending.replay_lock import EventsToResend, ReplayLock
 from tests.contract.resending.settled_events import ONE, end, settled
@@ -164,7 +164,7 @@ async def test_a_replay_keeps_its_pace_and_its_lock(js: JetStream, names: Names)
     await work.begin(EventsToResend(begin=0, until=await end(js, names)), "m", "n")
     began_at = time.monotonic()
     sending = asyncio.create_task(work.send_rest(NOTHING_TOLD))
-    with pytest.raises(Busy, match="another replay is running") as busy:
+    with pytest.raises(LockHeld, match="another replay is running") as busy:
         await locked(js, names, lease_s=LONG_LEASE_S).acquire()
     assert busy.value.remedy == (
         f", begun by me@here at {rfc3339(lock.plan.at)}; wait until it ends, then run this one again"
@@ -260,7 +260,7 @@ async def test_another_holder_ends_a_replay(js: JetStream, names: Names) -> None
     work = Replay(js, names, ONE, first, 0.0)
     await work.begin(events, "m", "n")
     assert (await replayed(js, names, events)).sent == 2  # It has waited for the lease of the first.
-    with pytest.raises(Busy, match="another replay started in between"):
+    with pytest.raises(LockHeld, match="another replay started in between"):
         await work.send_rest(NOTHING_TOLD)
     assert bodies(await sent_again(js, names)) == [1, 2]
 
@@ -494,5 +494,5 @@ async def test_a_stopped_replay_is_resumed_or_given_up(js: JetStream, names: Nam
 
     await js.stream_update(info.config | {"max_msgs": 9})
     await operation.replay(to, ONE, ReplayFilter(since=0.0), 1000.0)
-    assert not isinstance(await operation.abandon(to, ONE), NotDone)
+    assert not isinstance(await operation.give_up_replay(to, ONE), NotDone)
     assert isinstance(await operation.replay(to, ONE, None, 1.0), NotDone)

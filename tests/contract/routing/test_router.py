@@ -457,7 +457,7 @@ async def test_a_restart_of_the_server_loses_nothing(tmp_path: Path) -> None:
         await server.kill()
         gate.set()
         await server.start()
-        await until(lambda: wire.connected)
+        await until(lambda: wire.is_connected)
         bodies += await announce_many(js, names, 5)
         await settled(js, names, 10)
         for receiver in (A, B):

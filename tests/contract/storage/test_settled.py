@@ -137,7 +137,7 @@ class TestInconsistentRecords:
             return None if wanted == subject else await last_message(stream, wanted)
 
         monkeypatch.setattr(js, "last_message", unknown)
-        monkeypatch.setattr(settled, "replicated", lambda _: True)
+        monkeypatch.setattr(settled, "is_replicated", lambda _: True)
         assert await self.settled(js, names) == {0}
 
     async def test_a_snapshot_that_the_leader_does_not_know_may_exist(

@@ -7,7 +7,7 @@ import pytest
 
 from actors.ids import stable_hash
 from angarium.node.app import joined_node
-from angarium.operations.installation.doctor.routing_findings import stray_findings
+from angarium.operations.installation.doctor.routing import check_strays
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.answers import Stored, StreamInfo
@@ -162,8 +162,8 @@ async def test_stray_events_are_buried_or_counted(js: JetStream, names: Names) -
     assert letter.headers[DEAD_REASON] == "malformed"
     assert (await stream_info(js, names.events)).messages == 3
     assert await count_stray_events(js, names, SHARDS) == 1
-    [finding] = await stray_findings(js, installation(names.prefix))
-    assert finding.text.startswith("1 belong to no partition")
+    [finding] = await check_strays(js, installation(names.prefix))
+    assert finding.text.startswith("1 event is in no partition")
 
 
 async def test_all_stray_events_of_a_known_tenant_are_buried(js: JetStream, names: Names) -> None:

@@ -22,7 +22,7 @@ TOO_LARGE_SEALED: dict[str, Any] = {
     "headers": {f"x-{number}": "v" * 3900 for number in range(4)},
     "events": [f"{'e' * 60}.{'f' * 60}.{'g' * 60}.{number}" for number in range(240)],
 }
-"""A configuration that is stored in clear, and has more than 64 KiB with sealed secrets."""
+"""A configuration that is stored unencrypted, and has more than 64 KiB with sealed secrets."""
 
 
 class Configurations:

@@ -27,12 +27,12 @@ from streams.nats.jetstream import JetStream
 from streams.reading.messages import stored_event
 from streams.reading.pull_room import PullRoom
 from streams.reading.reader import ReadingTerms
-from streams.routing.choosing.sending_rules import sending_rules_of
 from streams.routing.freshness import Freshness
 from streams.routing.lanes import CopySlots
 from streams.routing.node_routing import EventsByTenant, Routing, RoutingTotals
 from streams.routing.routed_events import RoutedEvent
 from streams.routing.router import Router
+from streams.routing.selection.sending_rules import sending_rules_of
 from tests.contract.support.faults import FaultyJetStream, misbehaving
 from tests.contract.support.servers import Server
 from tests.contract.support.shards import Clocks

@@ -103,7 +103,7 @@ async def test_an_event_keeps_its_region_while_it_waits(
     await settled(js, names, 2)
     assert [each.headers.get("Angarium-Region") for each in await copies(js, names, A)] == ["eu"]
     assert await stored(js, names, B) == []
-    assert owner.totals.choices.outside_region == 1
+    assert owner.totals.selections.outside_region == 1
 
 
 async def test_an_entry_whose_acknowledgement_was_lost_is_stored_once(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from angarium.operations.installation.doctor.examine import later_findings
+from angarium.operations.installation.doctor.storage import check_later_room
 from streams.installation.topology import Installation, Names
 from streams.nats.jetstream import JetStream
 from streams.timed import opener
@@ -36,7 +36,7 @@ async def size_events(js: JetStream, names: Names, max_msg_size: int) -> None:
 
 async def doctor_complains(js: JetStream, names: Names) -> bool:
     """True if `angarium doctor` says that due events may be refused."""
-    found = await later_findings(js, Installation(prefix=names.prefix))
+    found = await check_later_room(js, Installation(prefix=names.prefix))
     return any("may refuse events that are due" in each.text and not each.ok for each in found)
 
 

@@ -39,7 +39,7 @@ def started(connection: Http1Connection) -> Exchange:
 def is_early(connection: Http1Connection, exchange: Exchange, wire: Mock) -> bool:
     outcome = exchange.result()
     assert isinstance(outcome, Failure)
-    assert (wire.write.called, wire.abort.called, connection.usable) == (False, True, False)
+    assert (wire.write.called, wire.abort.called, connection.is_usable) == (False, True, False)
     return (outcome.kind, outcome.detail, connection.unanswered) == (FailureKind.PROTOCOL, EARLY, True)
 
 

@@ -365,7 +365,7 @@ async def test_doctor_misses_nodes_and_names_bad_configurations(terminal: Termin
     done = terminal.run("doctor")
     await js.publish("$KV.angarium_receivers.acme.bad", b"", {"KV-Operation": "DEL"})
     assert done.returncode == 1
-    assert "none is alive: start one (angarium node)" in done.stdout
+    assert "no node is alive: start one (angarium node)" in done.stdout
     assert "the configuration of acme.bad is not in force: url:" in done.stdout
     assert "2 problems found" in done.stderr
 
@@ -397,7 +397,7 @@ def nodes_of(terminal: Terminal) -> list[str]:
     """Waits until the doctor finds all nodes, and returns its text about each."""
     done = terminal.run("doctor", "--json")
     findings = {each["subject"]: each["text"] for each in msgspec.json.decode(done.stdout)}
-    return findings["nodes"].split(", ") if done.returncode == 0 else [""]
+    return findings["nodes"].removeprefix("live nodes: ").split(", ") if done.returncode == 0 else [""]
 
 
 def test_nodes_share_the_shards_and_hand_them_over(terminal: Terminal) -> None:
@@ -439,7 +439,7 @@ def test_a_node_that_was_killed_is_missed(terminal: Terminal) -> None:
         line_with(node.stderr, '"node.ready"')
         node.kill()
         node.communicate()
-        terminal.until(lambda: "none is alive" in terminal.run("doctor").stdout)
+        terminal.until(lambda: "no node is alive" in terminal.run("doctor").stdout)
 
 
 # ---- interruptions

@@ -75,7 +75,7 @@ def test_an_event_arrives_within_the_first_five_minutes(terminal: Terminal) -> N
     assert "acme.billing: nothing waits\n" in terminal.done("inspect", "acme.billing")
 
     findings = msgspec.json.decode(terminal.done("doctor", "--json"))
-    assert {each["subject"]: each["text"] for each in findings}["shards"] == "all 4 are owned"
+    assert {each["subject"]: each["text"] for each in findings}["shards"] == "live nodes own all 4 shards"
 
 
 def test_a_receiver_proves_itself_before_it_gets_events(terminal: Terminal) -> None:

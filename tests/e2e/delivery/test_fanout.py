@@ -82,7 +82,7 @@ async def test_unacked_events_are_routed_once_over_any_absence_of_nats(
             await fleet.hears(node, "lease.lapsed")
             await asyncio.sleep(away_s)
             await fleet.server.start()
-            await fleet.until(lambda: fleet.js.wire.connected, "we are connected again")
+            await fleet.until(lambda: fleet.js.wire.is_connected, "we are connected again")
         await load.pass_some(rng)
     await load.tell_repeats()
     load.check()

@@ -115,7 +115,7 @@ async def test_the_commands_make_keys_and_count_what_they_seal(
 ) -> None:
     await put(fleet, terminal, OTHER)
     status = await asyncio.to_thread(terminal.done, "key", "status")
-    assert status == f"in clear: 1 receiver ({OTHER})\n"
+    assert status == f"unencrypted: 1 receiver ({OTHER})\n"
     assert "give a key file" in await asyncio.to_thread(terminal.failed, "key", "rotate", status=2)
     line = await asyncio.to_thread(terminal.done, "key", "new", "prod")
     KeyFile(tmp_path).write(line)
@@ -124,7 +124,7 @@ async def test_the_commands_make_keys_and_count_what_they_seal(
     assert "the ID must be 1 to 32" in said
     await put(fleet, terminal, RECEIVER)
     status = await asyncio.to_thread(terminal.done, "key", "status")
-    assert status == f"prod: 1 receiver (the first of the key file)\nin clear: 1 receiver ({OTHER})\n"
+    assert status == f"prod: 1 receiver (the first of the key file)\nunencrypted: 1 receiver ({OTHER})\n"
     done = await asyncio.to_thread(terminal.done, "key", "rotate")
     assert done == "sealed 1 receiver with prod; already sealed: 1\n"
     status = await asyncio.to_thread(terminal.done, "key", "status")

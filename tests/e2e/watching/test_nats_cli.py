@@ -105,7 +105,7 @@ async def test_nats_kv_puts_shows_and_removes_a_configuration(
 ) -> None:
     configuration = '{"url": "https://example.com/hook", "timeout_s": 3}'
     await cli("kv", "put", "angarium_receivers", "acme.billing", configuration)
-    await until(lambda: configurations.known("acme.billing"))
+    await until(lambda: configurations.is_known("acme.billing"))
     policy = configurations.policy("acme.billing")
     assert policy is not None
     assert policy.timeout_s == 3
@@ -115,7 +115,7 @@ async def test_nats_kv_puts_shows_and_removes_a_configuration(
     shown = await cli("kv", "get", "angarium_receivers", "acme.other", "--raw")
     assert json.loads(shown) == {"url": "https://example.com/other"}
     await cli("kv", "del", "angarium_receivers", "acme.billing", "-f")
-    await until(lambda: not configurations.known("acme.billing"))
+    await until(lambda: not configurations.is_known("acme.billing"))
     await configurations.stored.delete("acme.other")
     assert "acme" not in await cli("kv", "ls", "angarium_receivers")
 

@@ -52,7 +52,7 @@ async def test_an_unhealthy_receiver_is_named_everywhere(fleet: Fleet, terminal:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     summary = lines.index(next(line for line in lines if line.startswith("warning")))
-    assert "1 of 3 unhealthy, as of " in lines[summary]
+    assert "1 of 3 receivers are unhealthy (as of " in lines[summary]
     assert f"{GONE} has been disabled for " in lines[summary + 1]
     assert "(it answered 410); 2 wait, the oldest for " in lines[summary + 1]
     assert lines[summary + 1].endswith(f"(angarium receiver resume {GONE})")

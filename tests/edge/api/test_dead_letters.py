@@ -16,7 +16,7 @@ from angarium.api.requests.request_limits import TENANTS_MIN, RequestLimits
 from angarium.api.routes import dead_letters
 from angarium.operations.dead_letters import listing
 from angarium.operations.dead_letters import redrive as redrives
-from angarium.operations.dead_letters.redrive import Sent
+from angarium.operations.dead_letters.redrive import RedrivenLetters
 from streams.clock import SystemTime
 from streams.dead_letters import letters
 from streams.dead_letters.bury import DeadLetterWriter
@@ -120,10 +120,10 @@ async def test_tenants_take_turns_at_redriving(api: Api, monkeypatch: pytest.Mon
     await api.bury("other.billing", 5)
     order, go_on = list[int](), asyncio.Event()
 
-    async def held(access: Access, positions: Collection[int], patience_s: float) -> Sent:
+    async def held(access: Access, positions: Collection[int], patience_s: float) -> RedrivenLetters:
         order.extend(positions)
         await go_on.wait()
-        return Sent(Redriven(), [])
+        return RedrivenLetters(Redriven(), [])
 
     monkeypatch.setattr(dead_letters, "redrive", held)
     theirs = LETTERS.replace("acme", "other")

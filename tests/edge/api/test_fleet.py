@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.machine.state import Alert, State
-from angarium.api import examination
+from angarium.api import recent_findings
 from angarium.node.app import open_node
 from tests.contract.observation import snapshots
 from tests.edge.api.conftest import SHARDS, Api, problem
@@ -85,10 +85,10 @@ async def test_unhealthy_receivers_are_listed(api: Api) -> None:
         asked_again = (await client.get("/v1/alerts")).json()
     assert [each["level"] for each in answer.json()["findings"]] == ["problem"] * 2 + ["warning"] * 2
     assert not COMMAND_LINE.search(answer.text)
-    assert found["problem", "nodes"]["text"] == "none is alive"
+    assert found["problem", "nodes"]["text"] == "no node is alive"
     typo, gone = found["problem", "receivers"], found["warning", "receivers"]
-    assert (typo["receiver"], typo["ailment"]) == ("acme.typo", "misconfigured")
-    assert (gone["receiver"], gone["ailment"]) == ("acme.gone", "disabled")
+    assert (typo["receiver"], typo["condition"]) == ("acme.typo", "misconfigured")
+    assert (gone["receiver"], gone["condition"]) == ("acme.gone", "disabled")
     assert "it answered 410" in gone["text"]
     assert asked_again == answer.json()
     async with await api.client("*", ["read", "manage", "publish"]) as reader:
@@ -98,7 +98,7 @@ async def test_unhealthy_receivers_are_listed(api: Api) -> None:
 async def test_raised_alerts_are_listed_the_latest_first_until_they_are_over(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examination, "KEPT_TIME_S", 0.0)
+    monkeypatch.setattr(recent_findings, "KEPT_TIME_S", 0.0)
 
     def with_alerts(*alerts: Alert) -> State:
         return State(receiver="acme.shop", opened=True, alerts=alerts)

@@ -20,7 +20,7 @@ from angarium.api.background import jobs
 from angarium.api.openapi import dead_letters
 from angarium.api.problems import HIDDEN
 from angarium.operations.jobs import job_slots, plans, run
-from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
+from angarium.operations.jobs.begin import StartedJob, begin_redrive, begin_replay
 from angarium.operations.jobs.listing import JobPage, list_jobs
 from angarium.operations.replays.resendable import ReplayFilter
 from angarium.settings import Settings
@@ -242,10 +242,10 @@ async def test_the_jobs_of_a_tenant_are_listed_the_newest_first(
             receiver = f"{tenant}.{name}"
             await events(api, 1, receiver)
             job = await begin_replay(api.to, receiver, ReplayFilter(since=0.0), 1000.0)
-            assert isinstance(job, Begun)
+            assert isinstance(job, StartedJob)
             begun[tenant].insert(0, job.job.id)
     job = await begin_redrive(api.to, "acme", LetterFilter(receivers="acme.*"))
-    assert isinstance(job, Begun)
+    assert isinstance(job, StartedJob)
     begun["acme"].insert(0, job.job.id)
     await api.js.publish(
         api.names.actor_keys.replay("acme.newer"), b'{"v": 99}'
@@ -287,7 +287,7 @@ async def test_lists_at_the_same_time_share_one_read_of_the_changes(
     await api.state.jobs.stop()
     for receiver in ("acme.billing", "other.billing"):
         await events(api, 1, receiver)
-        assert isinstance(await begin_replay(api.to, receiver, ReplayFilter(since=0.0), 1000.0), Begun)
+        assert isinstance(await begin_replay(api.to, receiver, ReplayFilter(since=0.0), 1000.0), StartedJob)
     read, plan_in = list[str](), plans.plan_in
 
     def counted(access: Access, message: StoredMessage) -> plans.StoredPlan:
@@ -339,7 +339,7 @@ async def test_the_command_line_lists_shows_and_stops_jobs(api: Api, tmp_path: P
     await events(api, 3)
     await events(api, 1, "other.billing")
     for receiver in ("acme.billing", "other.billing"):
-        assert isinstance(await begin_replay(api.to, receiver, ReplayFilter(since=0.0), 1000.0), Begun)
+        assert isinstance(await begin_replay(api.to, receiver, ReplayFilter(since=0.0), 1000.0), StartedJob)
     terminal = Terminal(tmp_path, api.to.settings.nats[0])
     terminal.environment |= {"ANGARIUM_PREFIX": api.to.settings.prefix, "ANGARIUM_SHARDS": "2"}
 

@@ -1,5 +1,6 @@
 """An installation with a node, a ledger, a sink, and the API with the console around it."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from angarium.access import Access, open_jetstream
 from angarium.api import server
 from angarium.console.app import Console
+from angarium.ledger.follow import follow
 from angarium.node.app import open_node
 from angarium.settings import Settings
 from streams.buckets.api_tokens import Scope
@@ -23,7 +25,7 @@ from tests.edge.api.conftest import SHARDS, Api
 from tests.edge.api.conftest import settings as settings_fixture
 from tests.support.fleet.sink import Sink
 from tests.support.plain_http import plain_client
-from tests.support.waiting import until
+from tests.support.waiting import until, until_true
 
 settings = settings_fixture
 CSRF = re.compile(r'name="csrf" value="([^"]+)"')
@@ -48,6 +50,15 @@ class Browser:
         answer = await self.client.get(path, headers=headers)
         assert answer.status_code == status, answer.text
         self.page = answer.text
+        return self.page
+
+    async def until(self, path: str, text: str) -> str:
+        """The page, once it has this text."""
+
+        async def is_shown() -> bool:
+            return text in await self.get(path)
+
+        await until_true(is_shown)
         return self.page
 
     async def post(self, path: str, fields: dict[str, Any], status: int = 303) -> httpx.Response:
@@ -92,6 +103,26 @@ async def owned(api: Api) -> AsyncIterator[Api]:
     async with open_node(settings) as node:
         await until(lambda: len(node.owned) == SHARDS)
         yield api
+
+
+@pytest.fixture
+async def watched(owned: Api) -> AsyncIterator[Api]:
+    """With a ledger that follows."""
+    following = asyncio.create_task(follow(owned.to.settings, second=True))
+    yield owned
+    following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
+
+
+async def post_orders(api: Api, name: str, first: int, count: int) -> None:
+    """Publish so many events for a receiver of acme, `order-<number>` from a number on."""
+    path = f"/v1/tenants/acme/receivers/{name}/events/order.created"
+    async with await api.client("acme", ["publish"]) as publisher:
+        for number in range(first, first + count):
+            known = {"angarium-id": f"order-{number}"}
+            answer = await publisher.post(path, json={"order": number}, headers=known)
+            assert answer.status_code == 202
 
 
 @pytest.fixture

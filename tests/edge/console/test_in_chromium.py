@@ -1,14 +1,10 @@
 """The console in Chromium: looks, keyboard, live updates, and what it is for."""
 
-import asyncio
-from collections.abc import AsyncIterator
-
-import httpx
 import pytest
 
-from angarium.ledger.follow import follow
 from tests.edge.api.conftest import Api
 from tests.edge.console.chromium import NEEDS_AXE, NEEDS_CHROMIUM, Tab, tab
+from tests.edge.console.conftest import post_orders
 from tests.support.fleet.sink import Manner, Reply, Sink
 from tests.support.waiting import until_true
 
@@ -28,29 +24,6 @@ def failing(body: bytes) -> Manner:
     return lambda _: Reply(status=503, body=body, headers=(("content-type", "text/html"),))
 
 
-async def publish(api: Api, first: int, count: int) -> None:
-    """Publish events for acme.billing."""
-    async with await api.client("acme", ["publish"]) as publisher:
-        for number in range(first, first + count):
-            await post(publisher, number)
-
-
-async def post(publisher: httpx.AsyncClient, number: int) -> None:
-    path = "/v1/tenants/acme/receivers/billing/events/order.created"
-    answer = await publisher.post(path, json={"n": number}, headers={"angarium-id": f"order-{number}"})
-    assert answer.status_code == 202
-
-
-@pytest.fixture
-async def watched(owned: Api) -> AsyncIterator[Api]:
-    """With a ledger that follows."""
-    following = asyncio.create_task(follow(owned.to.settings, second=True))
-    yield owned
-    following.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await following
-
-
 @pytest.fixture
 async def busy(watched: Api, sink: Sink) -> Api:
     """With a receiver that fails, a hostile dead letter, and events that wait."""
@@ -58,7 +31,7 @@ async def busy(watched: Api, sink: Sink) -> Api:
     await watched.receiver("acme.billing", url=sink.url("acme.billing"), retry={"base_s": 3600})
     await watched.receiver("acme.mail", url=sink.url("acme.mail"))
     await watched.bury("acme.mail", 1, "rejected", SCRIPT.encode())
-    await publish(watched, 0, LATE_EVENTS)
+    await post_orders(watched, "billing", 0, LATE_EVENTS)
     async with await watched.client("acme", ["read"]) as reader:
 
         async def is_recorded() -> bool:
@@ -123,10 +96,9 @@ async def test_an_attempt_is_shown_within_a_second_of_its_record(watched: Api, s
                 }).observe(document.getElementById("live-attempts"), { childList: true, subtree: true });
             }"""
         )
-        async with await watched.client("acme", ["publish"]) as publisher:
-            for number in range(10):
-                await post(publisher, number)
-                await browser.until(f"window.late.length > {number}")
+        for number in range(10):
+            await post_orders(watched, "billing", number, 1)
+            await browser.until(f"window.late.length > {number}")
         late = await browser.page.evaluate("window.late")
         await browser.page.wait_for_selector("#backlog >> text=/^0$/")
         await browser.until("document.querySelector('#answer').innerText.includes('HTTP 200')")
@@ -140,7 +112,7 @@ async def test_a_hostile_answer_is_a_text_in_a_live_page_too(owned: Api, sink: S
         await browser.sign_in((await owned.token("acme", ["read"])).text)
         await browser.open("/console/receivers/acme/billing")
         await browser.page.wait_for_selector("text=This page is live.")
-        await publish(owned, 0, 1)
+        await post_orders(owned, "billing", 0, 1)
         await browser.page.wait_for_selector("#live-attempts >> text=HTTP 503")
         await browser.page.wait_for_selector("#answer pre")
         assert await browser.page.inner_text("#answer pre") == SCRIPT

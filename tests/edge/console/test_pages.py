@@ -1,11 +1,10 @@
 """Each page, over a real node: what it shows, and what it shows when there is nothing."""
 
-import httpx
 from msgspec.structs import replace
 
 from angarium.console.pages.receivers import names_found
 from tests.edge.api.conftest import Api
-from tests.edge.console.conftest import signed_in
+from tests.edge.console.conftest import post_orders, signed_in
 from tests.support.fleet.sink import Reply, Sink
 from tests.support.ledgers import JournalWriter, catch_up, delivered, failed, in_file, numbered, opens
 from tests.support.waiting import until_true
@@ -15,11 +14,11 @@ BILLING = "/console/receivers/acme/billing"
 
 async def test_an_empty_installation_says_what_to_do_next(api: Api) -> None:
     async with signed_in(api, "*", ["read", "manage", "operate"]) as browser:
-        assert "There is no receiver yet." in await browser.get("/console/")
-        assert "There is no receiver yet." in await browser.get("/console/receivers")
+        await browser.until("/console/", "There is no receiver yet.")
+        await browser.until("/console/receivers", "There is no receiver yet.")
         assert "Name a tenant" in await browser.get("/console/dead-letters")
         assert "There is no dead letter" in await browser.get("/console/dead-letters?tenant=acme")
-        assert "No node is alive" in await browser.get("/console/fleet")
+        await browser.until("/console/fleet", "No node is alive")
         assert "Find an event" in await browser.get("/console/events")
 
 
@@ -28,13 +27,9 @@ async def test_a_receiver_shows_its_phase_its_limit_its_last_answer_and_its_conf
 ) -> None:
     sink.manners["acme.billing"] = lambda _: Reply(status=503, body=b"maintenance")
     await owned.receiver("acme.billing", url=sink.url("acme.billing"), rate={"limit": 3, "per": "minute"})
-    async with await owned.client("acme", ["publish"]) as publisher, signed_in(owned) as browser:
-        await publish(publisher, "order-1")
-
-        async def is_answered() -> bool:
-            return "HTTP 503" in await browser.get(BILLING)
-
-        await until_true(is_answered)
+    async with signed_in(owned) as browser:
+        await post_orders(owned, "billing", 1, 1)
+        await browser.until(BILLING, "HTTP 503")
         page = browser.page
         assert '<dd id="backlog">1</dd>' in page
         assert "3 per minute" in page
@@ -42,22 +37,9 @@ async def test_a_receiver_shows_its_phase_its_limit_its_last_answer_and_its_conf
         assert "/console/events/acme/order-1" in page
         assert '"per": "minute"'.replace('"', "&#34;") in page
         assert "this process has no ledger" in page.lower()
-
-        async def is_listed() -> bool:
-            return "backing off" in await browser.get("/console/receivers")
-
-        await until_true(is_listed)
-
-        async def is_worst() -> bool:
-            return "failures of the receiver" in await browser.get("/console/")
-
-        await until_true(is_worst)
+        await browser.until("/console/receivers", "backing off")
+        await browser.until("/console/", "failures of the receiver")
         assert "acme.billing" in browser.page
-
-
-async def publish(publisher: httpx.AsyncClient, event: str) -> None:
-    path = "/v1/tenants/acme/receivers/billing/events/order.created"
-    assert (await publisher.post(path, json={}, headers={"angarium-id": event})).status_code == 202
 
 
 async def test_attempts_and_the_journey_come_from_the_ledger(api: Api) -> None:
@@ -94,18 +76,14 @@ async def test_the_fleet_shows_nodes_shards_and_findings(owned: Api) -> None:
 
         await until_true(is_found)
         assert '<td class="num">2</td><td class="num">2</td>' in browser.page
-        assert "1 live node." in await browser.get("/console/")
+        await browser.until("/console/", "1 live node.")
 
 
 async def test_receivers_are_searched_and_paged(api: Api) -> None:
     for name in ("acme.billing", "acme.mail", "acmes.mail", "other.mail"):
         await api.receiver(name)
     async with signed_in(api, "*", ["read"]) as browser:
-
-        async def are_known() -> bool:
-            return "4 receivers" in await browser.get("/console/receivers")
-
-        await until_true(are_known)
+        await browser.until("/console/receivers", "4 receivers")
         assert "3 receivers" in await browser.get("/console/receivers?q=MAIL")
         page = await browser.get("/console/receivers?tenant=acme")
         assert "2 receivers" in page

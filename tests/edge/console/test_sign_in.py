@@ -1,7 +1,5 @@
 """Signing in and out: what a browser holds, how long it holds, and what a token may see."""
 
-import asyncio
-
 import httpx
 import pytest
 
@@ -21,6 +19,11 @@ PAGES = (
 OF_A_TENANT = tuple(each for each in PAGES if "acme" in each)
 FORMS = ("/console/receivers/acme/billing/pause", "/console/dead-letters/acme/redrive",
          "/console/dead-letters/acme/redrive-now", "/console/sign-out")  # fmt: skip
+
+LASTS_S = 3.0
+"""Lifetime of a token that expires during a test, after signing in."""
+
+SOON_IDLE_S = 1.0
 
 
 async def is_in(browser: Browser) -> bool:
@@ -126,6 +129,27 @@ async def test_a_wrong_token_gets_no_session(api: Api, wrong: str) -> None:
         assert not await is_in(browser)
 
 
+async def test_the_id_of_a_token_is_not_enough(api: Api) -> None:
+    token = await api.token("acme", ["read"])
+    async with visitor(api) as browser:
+        await browser.get("/console/sign-in")
+        await browser.post("/console/sign-in", {"token": f"ang_{token.id}_{'A' * 43}"}, 401)
+        assert not await is_in(browser)
+
+
+async def test_an_expired_token_ends_its_sessions_and_gets_no_other(api: Api) -> None:
+    token = await api.token("acme", ["read"], lasts_s=LASTS_S)
+    async with visitor(api) as browser:
+        await browser.sign_in(token.text)
+
+        async def is_out() -> bool:
+            return not await is_in(browser)
+
+        await until_true(is_out)
+        await browser.get("/console/sign-in")
+        await browser.post("/console/sign-in", {"token": token.text}, 401)
+
+
 @pytest.mark.parametrize("path", FORMS)
 async def test_a_form_from_elsewhere_does_nothing(api: Api, path: str) -> None:
     await api.receiver("acme.billing")
@@ -162,12 +186,11 @@ async def test_a_form_to_sign_in_from_elsewhere_begins_no_session(api: Api) -> N
 
 async def test_an_address_that_tries_too_often_has_to_wait(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sign_in, "TRIES_PER_S", 0.01)
-    token = await api.token("acme", ["read"])
     async with visitor(api) as browser:
         await browser.get("/console/sign-in")
         await browser.post("/console/sign-in", {"token": "wrong"}, 401)
         await browser.get("/console/sign-in")
-        answer = await browser.post("/console/sign-in", {"token": token.text}, 429)
+        answer = await browser.post("/console/sign-in", {"token": "wrong"}, 429)
         assert int(answer.headers["retry-after"]) > 1
         assert not await is_in(browser)
 
@@ -209,12 +232,13 @@ async def test_a_page_that_refreshes_itself_does_not_keep_the_session(
 ) -> None:
     async with signed_in(api) as browser:
         assert await is_in(browser)
-        loop = asyncio.get_running_loop()
-        used_at = loop.time()
-        answer = await browser.client.get("/console/", headers={"x-console-refresh": "1"})
-        assert answer.status_code == 200
-        monkeypatch.setattr(sessions, "IDLE_MAX_S", loop.time() - used_at)
-        assert not await is_in(browser)
+        monkeypatch.setattr(sessions, "IDLE_MAX_S", SOON_IDLE_S)
+
+        async def is_over() -> bool:
+            answer = await browser.client.get("/console/", headers={"x-console-refresh": "1"})
+            return answer.status_code == 303
+
+        await until_true(is_over)
 
 
 async def test_too_many_sessions_end_the_oldest_ones(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_the_command_of_the_nats_services_starts_nats_server_with_its_passwords(
         assert service["environment"] == {"NATS_NAME": name}
         [command] = service["command"]
         here = command.replace("/run/secrets", str(tmp_path)).replace("/etc/angarium", str(DEPLOY / "nats"))
-        here = here.replace("exec nats-server", f"exec {binary.find()} -t")
+        here = here.replace("exec nats-server", f"exec {binary.find_nats_server()} -t")
         done = subprocess.run(
             (*service["entrypoint"], here), env={"NATS_NAME": name}, capture_output=True, text=True
         )

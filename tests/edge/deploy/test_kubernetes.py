@@ -235,7 +235,7 @@ def test_nats_server_accepts_what_the_values_of_its_chart_say(tmp_path: Path) ->
         line.split("=", 1) for line in (tmp_path / "secrets" / "nats.env").read_text().splitlines()
     )
     checked = subprocess.run(
-        (binary.find(), "-t", "-c", tmp_path / "nats-config" / "nats.conf"),
+        (binary.find_nats_server(), "-t", "-c", tmp_path / "nats-config" / "nats.conf"),
         env=variables, capture_output=True, text=True,
     )  # fmt: skip
     assert checked.returncode == 0, checked.stderr

@@ -91,7 +91,7 @@ def test_nats_server_starts_only_with_all_the_variables_that_are_made(
     given = variables(secrets) | {"NATS_NAME": "nats-1"}
 
     def accepted(environment: dict[str, str]) -> bool:
-        command = (binary.find(), "-t", "-c", NATS / configuration)
+        command = (binary.find_nats_server(), "-t", "-c", NATS / configuration)
         return subprocess.run(command, env=environment, capture_output=True).returncode == 0
 
     assert accepted(given)

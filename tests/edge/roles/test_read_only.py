@@ -39,7 +39,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("nats")
     config = directory / "nats-server.conf"
     config.write_text(CONFIG.format(directory=directory))
-    server = subprocess.Popen([binary.find(), "-c", config, "-l", directory / "log"])
+    server = subprocess.Popen([binary.find_nats_server(), "-c", config, "-l", directory / "log"])
     address = address_told_in(directory)
     writer = Terminal(directory, f"nats://all:hush@{address}")
     writer.done("setup")

@@ -100,7 +100,7 @@ async def test_a_connection_that_has_just_broken_is_written_to_without_harm(
     await wire.publish("nowhere")
     await wire.subscribe("kept", seen)
     await gone.unsubscribe()
-    assert wire.connected
+    assert wire.is_connected
     monkeypatch.undo()
     client._transport.close()  # type: ignore[no-untyped-call]
     await until(lambda: told == [False, True])
@@ -121,7 +121,7 @@ async def test_a_connection_continues_when_its_server_returns(
     await (server.kill() if killed else server.stop())
     assert isinstance(await asked, Unanswered)
     await until(lambda: told == [False])
-    assert not wire.connected
+    assert not wire.is_connected
     assert isinstance(await js.publish("s.a", b"while away", timeout_s=NEVER_S), Unanswered)
     await server.start()
     await until(lambda: told == [False, True])
@@ -157,7 +157,7 @@ async def test_a_puller_sees_the_gap_and_a_follower_catches_up(
     await server.kill()
     await until(lambda: gaps == ["the connection was lost"])
     await server.start()
-    await until(lambda: wire.connected)
+    await until(lambda: wire.is_connected)
     other = await connect(ConnectOptions(servers=(server.url,)))
     await other.publish("s.key", b"2")
     await other.close()
@@ -177,7 +177,7 @@ async def test_a_client_that_gave_up_is_replaced(wire: NatsWire, js: JetStream) 
     await wire.publish("x", b"1")
     await seen.first(1)
     assert await js.publish("s.a", b"") == Stored(1)
-    assert wire.connected
+    assert wire.is_connected
 
 
 async def test_a_client_that_gave_up_with_something_unsent_is_replaced_too(wire: NatsWire) -> None:
@@ -293,7 +293,7 @@ async def test_a_client_that_fails_right_after_connecting_is_replaced(wire: Nats
 
     subscribed.move_to = move_to  # type: ignore[method-assign]
     await first.close()
-    await until(lambda: told == [False, True] and wire.connected)
+    await until(lambda: told == [False, True] and wire.is_connected)
     await wire.publish("x", b"1")
     await seen.first(1)
 
@@ -301,7 +301,7 @@ async def test_a_client_that_fails_right_after_connecting_is_replaced(wire: Nats
 async def test_a_connection_closes_while_there_is_no_server(server: EmbeddedServer) -> None:
     wire = await connect(ConnectOptions(servers=(server.url,)))
     await server.stop()
-    await until(lambda: not wire.connected)
+    await until(lambda: not wire.is_connected)
     await wire.close()
 
 
@@ -319,7 +319,7 @@ class TestFailedConnections:
 
     async def test_one_server_of_two_is_enough(self, server: EmbeddedServer) -> None:
         wire = await connect(ConnectOptions(servers=(f"nats://127.0.0.1:{free_port()}", server.url)))
-        assert wire.connected
+        assert wire.is_connected
         await wire.close()
 
     async def test_a_server_that_never_speaks_is_named(self) -> None:
@@ -368,7 +368,7 @@ class TestFailedConnections:
 
 async def serve(config: Path, port: int) -> Process:
     """A server of that configuration, which listens."""
-    program = await asyncio.to_thread(binary.find)
+    program = await asyncio.to_thread(binary.find_nats_server)
     process = await asyncio.create_subprocess_exec(program, "-c", config, stderr=asyncio.subprocess.DEVNULL)
 
     async def listens() -> bool:
@@ -425,7 +425,7 @@ class TestServerWithTlsAndUsers:
     async def test_a_guarded_server_takes_a_user_that_it_knows(self, guarded: tuple[str, Path]) -> None:
         place, ca = guarded
         wire = await connect(ConnectOptions(servers=(f"tls://us:secret@{place}",), tls_ca=str(ca)))
-        assert wire.connected
+        assert wire.is_connected
         await wire.close()
 
     async def test_a_guarded_server_refuses_others(self, guarded: tuple[str, Path]) -> None:

@@ -186,10 +186,10 @@ async def test_the_usual_port_is_taken_if_it_is_free(
 async def test_a_port_that_is_taken_after_the_check_is_not_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: socket.socket
 ) -> None:
-    look = embedded.port_is_free
+    look = embedded.is_port_free
     answers = iter([True])
     monkeypatch.setattr(embedded, "USUAL_PORT", taken.getsockname()[1])
-    monkeypatch.setattr(embedded, "port_is_free", lambda port: next(answers, None) or look(port))
+    monkeypatch.setattr(embedded, "is_port_free", lambda port: next(answers, None) or look(port))
     with taken:
         async with EmbeddedServer(tmp_path) as server:
             await (await nats.connect(server.url)).close()
@@ -206,13 +206,13 @@ async def test_started_again_it_waits_for_its_port(tmp_path: Path, monkeypatch: 
         url = server.url
         await server.stop()
         looked = asyncio.Event()
-        look = embedded.port_is_free
+        look = embedded.is_port_free
 
         def note(port: int) -> bool:
             looked.set()
             return look(port)
 
-        monkeypatch.setattr(embedded, "port_is_free", note)
+        monkeypatch.setattr(embedded, "is_port_free", note)
         with socket.create_server(("127.0.0.1", int(url.rpartition(":")[2]))):
             start = asyncio.create_task(server.start())
             await looked.wait()
@@ -283,7 +283,7 @@ async def test_a_program_that_does_not_run(tmp_path: Path, only_on_path: OnlyOnP
 
 def test_a_server_on_the_path_will_do(only_on_path: OnlyOnPath) -> None:
     program = only_on_path("echo 'nats-server: v3.0.0-preview.1'")
-    assert binary.find() == program
+    assert binary.find_nats_server() == program
 
 
 @pytest.mark.parametrize("script", [HANGS, IGNORES_SIGTERM])

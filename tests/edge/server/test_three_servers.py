@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from angarium.operations.installation.doctor.examine import examine
+from angarium.operations.installation.doctor.all_checks import check_everything
 from angarium.settings import Settings
 from streams.installation.setup import setup
 from streams.installation.topology import Installation
@@ -55,6 +55,6 @@ async def test_doctor_names_the_streams_without_a_leader(tmp_path: Path) -> None
             await holder.kill()
             await retry_until_answered(js.check)
         settings = Settings(nats=tuple(each.url for each in cluster.servers if each is not holder), shards=1)
-        found = (await examine(settings))[-1]
+        found = (await check_everything(settings))[-1]
     assert (found.subject, found.ok) == ("streams", False)
-    assert found.text.startswith(f"no leader: {of.names.events}, {of.names.deliveries}")
+    assert found.text.startswith(f"these have no leader: {of.names.events}, {of.names.deliveries}")

@@ -475,7 +475,7 @@ class Checkers:
             journal = self.journal_of(receiver)
             state = journal.states.get(receiver)
             left = journal.left(receiver, positions)
-            if journal.unknown.unfinished:
+            if journal.unknown.is_unfinished:
                 return f"names that nobody knows have events to be decided or buried: {journal.unknown}"
             if not left:
                 continue
@@ -491,7 +491,7 @@ class Checkers:
         """All is quiet: every event is recorded as settled, and every record is true."""
         for name, node in self.nodes.items():
             for shard in node.owned.values():
-                if not (shard.ended.is_set() or shard.suspended) and shard._router._bytes:
+                if not (shard.ended.is_set() or shard.is_suspended) and shard._router._bytes:
                     self.world.fail(f"{name} counts {shard._router._bytes} bytes of events, and has none")
         for receiver, rates in self.rates.items():
             if excess := rates.excess():

@@ -6,7 +6,7 @@ it.
 
 An event that is evicted before it is routed has a letter for each of them in place of a copy.
 
-Who wants an event is judged by `tests.sim.choosing.checks`. A change of subscriptions holds for events that
+Who wants an event is judged by `tests.sim.selection.checks`. A change of subscriptions holds for events that
 are published more than a second after it; which of the two holds for events from before, and for those that
 come within that second, is the product's to say.
 """
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from streams.installation.topology import Names
-from tests.sim.choosing.checks import NOTHING, Wish, wish_of
+from tests.sim.selection.checks import NOTHING, Wish, wish_of
 from tests.sim.server.streams.store import Stored
 from tests.sim.timed.checks import Timed, TimedEvents
 from tests.sim.world.world import World

@@ -9,7 +9,7 @@ from streams.fleet.placement import LiveNode, even_owners
 
 def misplaced(nodes: Mapping[str, Node], shards: int) -> str:
     """Says in a sentence which shard has not the owner that it should have; nothing if all do."""
-    live = [node.context.members for node in nodes.values() if not node.stopping]
+    live = [node.context.members for node in nodes.values() if not node.is_stopping]
     if not live:
         return "no node lives"
     wanted = expected([LiveNode(each.node, each.placement, each.draining) for each in live], shards)

@@ -10,12 +10,12 @@ from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine.state import State
 from streams.installation.topology import Names
 from streams.journal.checkpoint import Checkpoint
-from streams.journal.parked_receivers import Part
+from streams.journal.parked_receivers import ParkedPart
 from tests.sim.checks.folded_journals import Deliveries, FoldedJournal
 from tests.sim.server.streams.store import Stored
 
 _checkpoint = msgspec.json.Decoder(Checkpoint)
-_part = msgspec.json.Decoder(Part)
+_part = msgspec.json.Decoder(ParkedPart)
 
 
 class Checkpoints:
@@ -39,7 +39,7 @@ class ParkedKept:
 
     def __init__(self, fail: Callable[[str], None]) -> None:
         self._fail = fail
-        self._parts: dict[tuple[int, str], Part] = {}
+        self._parts: dict[tuple[int, str], ParkedPart] = {}
 
     def stored(self, shard: int, key: str, data: bytes) -> None:
         self._parts[shard, key] = _part.decode(data)

@@ -196,7 +196,7 @@ BACKLOG_MUTANTS = [
            ((live_state, "decide", _decide_without_source),),
            discarding.refused_event_is_copied_again),
     Mutant("removed-to-the-first", "what an owner that vanished may have posted was the removed receiver's",
-           ((discard, "removed_to", _removed_to_first),),
+           ((discard, "end_of_removed", _removed_to_first),),
            discarding.receiver_is_put_again_under_a_blind_owner),
     Mutant("parked-cannot-have-posted", "an owner that vanished may have posted for one that is parked",
            ((Host, "may_have_posted", _posted_unparked),),

@@ -27,7 +27,7 @@ from actors.machine.scheduling.view import View
 from actors.machine.state import OPEN_MAX, OpenEvent, State
 from actors.memory import tokens
 from actors.memory.cursor import Cursor
-from actors.memory.retention import Needed
+from actors.memory.retention import NeededPosition
 from actors.memory.tokens import Tokens
 from actors.memory.unacked import ShardUnacked
 from actors.runtime import actor, live_state
@@ -53,7 +53,6 @@ from streams.nats.retry import retry_until_answered
 from streams.reading import backlog
 from tests.sim.alerts.mutants import ALERT_MUTANTS
 from tests.sim.batches.mutants import BATCH_MUTANTS
-from tests.sim.choosing.mutants import CHOOSING_MUTANTS
 from tests.sim.handshakes.mutants import HANDSHAKE_MUTANTS
 from tests.sim.mutants.backlogs import BACKLOG_MUTANTS
 from tests.sim.mutants.consumers import CONSUMER_MUTANTS
@@ -71,6 +70,7 @@ from tests.sim.resending.mutants import RESENDING_MUTANTS
 from tests.sim.scenarios import abort_and_disable, backlogs, rates, reading, width
 from tests.sim.scenarios import numbering as numbers
 from tests.sim.scenarios.recovery import ownership
+from tests.sim.selection.mutants import SELECTION_MUTANTS
 from tests.sim.timed.mutants import TIMED_MUTANTS
 from tests.sim.transforms.mutants import TRANSFORM_MUTANTS
 
@@ -190,7 +190,7 @@ def _renewed(lease: Lease, sent_at: float) -> bool:
 _needed = Host.needed
 
 
-def _needed_before_live_states_are_written(host: Host) -> Needed:
+def _needed_before_live_states_are_written(host: Host) -> NeededPosition:
     """The snapshots are taken right after this."""
     changed = host.unsaved.changed
     changed.update((name, host.actors[name].state) for name in changed.keys() & host.actors.keys())
@@ -389,7 +389,7 @@ ALL = [
            ownership.lagging_replica_lacks_the_tail),
     Mutant("no-lease", "nothing starts without a lease", ((Host, "within_lease", _only_alive),)),
     Mutant("lease-revived", "a lease that lapsed is over: every shard stops before it is renewed",
-           ((Lease, "valid", _renewable), (Lease, "acknowledged", _renewed),
+           ((Lease, "is_valid", _renewable), (Lease, "acknowledged", _renewed),
             (Members, "lapse", lambda members: None)),
            ownership.zombie_has_a_renewed_lease),
     Mutant("lease-from-the-answer", "a lease counts from before its renewal was sent",
@@ -415,7 +415,7 @@ ALL = [
     Mutant("checkpoint-ahead", "the batch that makes a checkpoint true carries it",
            ((Snapshots, "write", _write_later),)),
     Mutant("burial-forgotten", "the checkpoint names who owes a burial",
-           ((State, "unfinished", property(lambda state: state.parked)),),
+           ((State, "is_unfinished", property(lambda state: state.parked)),),
            ownership.owner_dies_before_a_burial),
     Mutant("window-of-config", "the window's size is state",
            ((actor, "next_step", _step_by_configured_window),)),
@@ -474,7 +474,7 @@ ALL = [
     Mutant("no-skew-gap", "time between owners is credited only beyond the clocks' skew",
            ((bucket, "CLOCK_SKEW_S", 0.0),)),
     Mutant("slow-unrecorded", "where tokens are slow to come, the attempt is recorded first",
-           ((RateLimit, "slow", property(lambda limit: False)), (actor, "inherit", _inherited_slow))),
+           ((RateLimit, "is_slow", property(lambda limit: False)), (actor, "inherit", _inherited_slow))),
     Mutant("set-aside-forgotten", "a token whose attempt is recorded first takes up room until it starts",
            ((Tokens, "filled", _bucket_as_if_started),)),
     Mutant("decided-without-what-is-set-aside", "what is decided counts the tokens that are set aside",
@@ -492,8 +492,7 @@ ALL = [
 ALL += [
     *BACKLOG_MUTANTS, *COPY_MUTANTS, *PLACEMENT_MUTANTS, *CONSUMER_MUTANTS, *FLOODING_MUTANTS,
     *BATCH_MUTANTS, *RESENDING_MUTANTS, *LEADER_MUTANTS, *STORAGE_MUTANTS, *UNKNOWN_MUTANTS, *TAIL_MUTANTS,
-    *ALERT_MUTANTS, *HANDSHAKE_MUTANTS, *CHOOSING_MUTANTS, *TRANSFORM_MUTANTS, *TIMED_MUTANTS,
-    *OUTAGE_MUTANTS,
-    *PACE_MUTANTS,
+    *ALERT_MUTANTS, *HANDSHAKE_MUTANTS, *SELECTION_MUTANTS, *TRANSFORM_MUTANTS, *TIMED_MUTANTS,
+    *OUTAGE_MUTANTS, *PACE_MUTANTS,
 ]  # fmt: skip
 BY_NAME = {mutant.name: mutant for mutant in ALL}

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from actors.machine.state import State
-from actors.memory.retention import Needed, Retention
+from actors.memory.retention import NeededPosition, Retention
 from actors.runtime.host import Host
 from angarium.node.housekeeping import maintenance
 from streams.installation.topology import Names
@@ -49,7 +49,7 @@ def _note_but_burials(needs: Retention, state: State) -> None:
     _update(needs, replace(state, burials=()))
 
 
-def _needed_live(host: Host) -> Needed:
+def _needed_live(host: Host) -> NeededPosition:
     for actor in host.actors.values():
         host.retention.update(actor.state)
     return host.retention.lowest(host.shard_unacked.received)
@@ -82,11 +82,11 @@ class _AsBuilt:
         return fenced(puts, Put(checkpoint.subject, data, checkpoint.headers), fence)
 
 
-def _needed_again(needed: Needed, lowest: Needed) -> Needed:
+def _needed_again(needed: NeededPosition, lowest: NeededPosition) -> NeededPosition:
     return lowest
 
 
-def _needed_of_those_here(host: Host) -> Needed:
+def _needed_of_those_here(host: Host) -> NeededPosition:
     away, host.residents.not_loaded = host.residents.not_loaded, {}
     try:
         return _needed(host)
@@ -150,7 +150,7 @@ STORAGE_MUTANTS = [
            ((LoadSlots, "slot", _unbounded),),
            states.a_thousand_parked_actors_come_back),
     Mutant("needed-falls", "a checkpoint needs no less than the one before it did",
-           ((Needed, "raised", _needed_again),)),
+           ((NeededPosition, "raised", _needed_again),)),
     Mutant("stray-without-letter", "a message that belongs to no shard goes when its letter is stored",
            ((strays, "store", _unstored),)),
     Mutant("stray-by-its-subject", "a message that belongs to no shard is deleted by its position",

@@ -55,7 +55,7 @@ UNKNOWN_MUTANTS = [
              lambda record, floor: max(floor, record.turned_away_to)),),
            unknown_receivers.receiver_is_put_while_its_event_is_undecided),
     Mutant("unknown-overtaken", "a name that is put begins with what lies in the stream undecided",
-           ((Pending, "behind_unknown", False),),
+           ((Pending, "is_behind_unknown", False),),
            unknown_receivers.receiver_is_put_while_its_event_is_undecided),
     Mutant("unknown-unread", "after a takeover all that lies beyond the record's position is decided",
            ((UnknownReceiversRecord, "has_unread", False),),

@@ -86,7 +86,7 @@ RESENDING_MUTANTS = [
            ((Replay, "ensure_not_removed", _not_removed),),
            scenarios.receiver_is_put_again_during_a_replay),
     Mutant("sources-unasked", "a copy is sent only within a lease of its source",
-           ((CheckedSources, "certain", _always),),
+           ((CheckedSources, "is_certain", _always),),
            scenarios.process_sleeps_through_an_erasure),
     Mutant("late-copies-unawaited", "an erasure is done when no copy can be on its way any more",
            ((eraser, "COPIES_UNTIL_LEASE_ENDS_S", -math.inf),),

@@ -22,7 +22,7 @@ from angarium.api.background import jobs as background
 from angarium.api.background.jobs import Jobs
 from angarium.operations.failures import NotDone
 from angarium.operations.jobs import begin, plans, run
-from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
+from angarium.operations.jobs.begin import StartedJob, begin_redrive, begin_replay
 from angarium.operations.replays import replay
 from angarium.operations.replays.resendable import ReplayFilter
 from angarium.settings import Settings
@@ -369,9 +369,9 @@ def ids(receiver: str, events: int, dead: int) -> list[str]:
     return [f"{name}-e{n}" for n in range(events)] + [f"{POISON}-{name}-d{n}" for n in range(dead)]
 
 
-def _granted(process: Process, answer: Begun | NotDone) -> bool:
+def _granted(process: Process, answer: StartedJob | NotDone) -> bool:
     process.say("is answered %s", answer)
-    return isinstance(answer, Begun) and answer.mine
+    return isinstance(answer, StartedJob) and answer.mine
 
 
 @contextmanager

@@ -6,7 +6,6 @@ out (`tests.sim.mutants.catalogue` says which).
 
 from tests.sim.alerts import scenarios as alerts
 from tests.sim.batches import scenarios as batches
-from tests.sim.choosing import scenarios as choosing
 from tests.sim.handshakes import scenarios as handshakes
 from tests.sim.outages import scenarios as outages
 from tests.sim.paces import scenarios as paces
@@ -35,12 +34,14 @@ from tests.sim.scenarios.recovery import (
     storage,
     tails,
 )
+from tests.sim.selection import scenarios as selection
 from tests.sim.timed import scenarios as timed
 from tests.sim.transforms import scenarios as transforms
 
 ALL = (
     paces.nothing_is_left_when_the_owner_dies, paces.little_is_left_when_the_owner_dies,
     paces.receiver_answers_429_and_its_owner_dies, paces.learnt_rate_ends, paces.limits_are_told_at_random,
+    paces.hidden_limit_is_found_and_the_owner_dies, paces.few_attempts_at_once_are_learnt,
     ownership.answer_to_a_renewal_is_read_late, ownership.journal_ages_out,
     ownership.zombie_has_a_renewed_lease, ownership.replicas_do_not_show_heartbeats,
     ownership.owner_comes_back_after_the_last_read, ownership.node_sleeps_through_its_first_heartbeat,
@@ -110,7 +111,7 @@ ALL = (
     width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down,
     abort_and_disable.events_are_aborted, abort_and_disable.receiver_errs_and_asks_for_nothing_more,
     abort_and_disable.receiver_takes_an_event_and_asks_for_nothing_more, *resending.ALL, *alerts.ALL,
-    *batches.ALL, *handshakes.ALL, *outages.ALL, *choosing.ALL, *transforms.ALL,
+    *batches.ALL, *handshakes.ALL, *outages.ALL, *selection.ALL, *transforms.ALL,
     timed.owner_dies_before_it_has_stored_the_entry, timed.owner_dies_when_the_entry_is_stored,
     timed.owner_dies_before_the_event_is_due, timed.owner_dies_between_the_stub_and_the_copy,
     timed.due_event_arrives_after_the_next_owners, timed.entry_arrives_after_the_event_was_routed,

@@ -50,7 +50,7 @@ class ClientWire:
         self._watchers: list[Callable[[bool], None]] = []
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         raise NotImplementedError
 
     def transmit(self, frame: Frame) -> None:
@@ -122,7 +122,7 @@ class LoopWire(ClientWire):
         self._server = server
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         return not self.closed and self._session.open
 
     def transmit(self, frame: Frame) -> None:

@@ -42,7 +42,7 @@ class SimWire(ClientWire):
         process.at_end(self._process_ended)
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         return self._connection is not None
 
     @property

@@ -128,7 +128,7 @@ def started(
     (directory / "nats-server.conf").write_text(f'ports_file_dir: "{directory}/ports"\n{text}')
     passwords = {f"ANGARIUM_{user.upper()}_PASSWORD": f"secret-{user}" for user in (*USERS, "route")}
     server = subprocess.Popen(
-        (binary.find(), "-c", directory / "nats-server.conf", "-l", directory / "log"),
+        (binary.find_nats_server(), "-c", directory / "nats-server.conf", "-l", directory / "log"),
         env=os.environ | passwords | names,
     )
     try:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Meta, Struct
 
-from actors.allowed_values import problem
+from actors.allowed_values import conversion_problem
 
 
 class Part(Struct, forbid_unknown_fields=True):
@@ -60,4 +60,4 @@ class Whole(Struct):
 def test_a_problem_says_where_and_what_is_allowed(members: dict[str, Any], path: str, sentence: str) -> None:
     with pytest.raises(msgspec.ValidationError) as raised:
         msgspec.convert(members, Whole)
-    assert problem(raised.value, Whole) == (path, sentence)
+    assert conversion_problem(raised.value, Whole) == (path, sentence)

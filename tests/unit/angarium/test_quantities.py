@@ -3,7 +3,7 @@
 import pytest
 
 from actors.configuration.policy import Rate
-from angarium.quantities import BadQuantity, address, bytes_text, parse_time, rate, size
+from angarium.quantities import BadQuantity, bytes_text, parse_address, parse_rate, parse_size, parse_time
 from streams.nats.protocol import rfc3339
 
 
@@ -21,7 +21,7 @@ from streams.nats.protocol import rfc3339
     ],
 )
 def test_rates(text: str, burst: int | None, expected: Rate) -> None:
-    assert rate(text, burst) == expected
+    assert parse_rate(text, burst) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,13 @@ def test_rates(text: str, burst: int | None, expected: Rate) -> None:
 )
 def test_an_invalid_rate_is_refused(text: str) -> None:
     with pytest.raises(BadQuantity, match="is not a rate; write it as 10/second"):
-        rate(text)
+        parse_rate(text)
 
 
 @pytest.mark.parametrize(("text", "burst"), [("0/second", None), ("2000000/second", None), ("1/hour", 0)])
 def test_rates_out_of_bounds(text: str, burst: int | None) -> None:
     with pytest.raises(BadQuantity, match="is not a possible rate; give a limit above 0") as raised:
-        rate(text, burst)
+        parse_rate(text, burst)
     assert "None" not in str(raised.value)
 
 
@@ -59,13 +59,13 @@ def test_rates_out_of_bounds(text: str, burst: int | None) -> None:
     ],
 )  # fmt: skip
 def test_sizes(text: str, expected: int) -> None:
-    assert size(text) == expected
+    assert parse_size(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "KiB", "1.5MiB", "-1", "1iB", "1 MiB each", "1" * 5000])
 def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(BadQuantity, match="is not a size; write bytes"):
-        size(text)
+        parse_size(text)
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_an_invalid_time_is_refused(text: str) -> None:
     ],
 )  # fmt: skip
 def test_addresses(text: str, expected: tuple[str, int]) -> None:
-    assert address(text) == expected
+    assert parse_address(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "9464", ":9464", "::1:80", "a:b", "a:65536", "http://a:80", "a:80/"])
 def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(BadQuantity, match="is not an address; write it as 127"):
-        address(text)
+        parse_address(text)

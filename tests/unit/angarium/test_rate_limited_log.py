@@ -9,7 +9,7 @@ import pytest
 from actors.machine.alerts.health_changes import HealthChange, HealthChangeName
 from angarium.node.health_log import BURST_MAX, TENANTS_MAX, HealthLog
 from angarium.rate_limited_log import RateLimitedLog
-from streams.routing.choosing.failures import FailedFilter
+from streams.routing.selection.selection_totals import FailedFilter
 from tests.unit.worlds.virtual_time import in_virtual_time
 
 LOG = logging.getLogger("angarium.test")

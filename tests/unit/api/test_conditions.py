@@ -3,7 +3,7 @@
 import pytest
 
 from angarium.api.problems import ProblemRaised
-from angarium.api.requests.conditions import Condition, met
+from angarium.api.requests.conditions import Condition, result_if_met
 from angarium.operations.failures import NotDone
 
 CHANGED = NotDone(kind="conflict", text="acme.billing has changed meanwhile")
@@ -14,5 +14,5 @@ CHANGED = NotDone(kind="conflict", text="acme.billing has changed meanwhile")
 )
 def test_only_a_stated_condition_can_fail(asked: Condition, status: int) -> None:
     with pytest.raises(ProblemRaised) as raised:
-        met(CHANGED, asked)
+        result_if_met(CHANGED, asked)
     assert raised.value.problem.status == status

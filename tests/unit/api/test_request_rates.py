@@ -4,7 +4,7 @@ import pytest
 
 from angarium.api.admission import request_rates
 from angarium.api.admission.request_rates import RequestRates
-from angarium.operations.tokens.secret import new_secret, presented
+from angarium.operations.tokens.secret import new_secret, parse_token
 
 
 def test_a_rate_lets_in_so_many_a_second_and_no_more() -> None:
@@ -24,10 +24,10 @@ def test_a_batch_goes_into_debt_and_pays_it_back() -> None:
 
 def test_a_token_is_known_by_its_text_alone_and_shows_nothing() -> None:
     made = new_secret()
-    assert presented(made.text) == made
+    assert parse_token(made.text) == made
     assert made.secret not in repr(made)
     for text in ("", "ang_", made.text[:-1], made.text + "x", made.text.upper(), f"{made.text}\n"):
-        assert presented(text) is None
+        assert parse_token(text) is None
 
 
 def test_the_bucket_that_was_used_longest_ago_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_the_greatest_room_and_function_come_first() -> None:
 
     ways = [
         figures("strict", {"journal": {"Journal.add": 3.0}, "shell": {"Host.arrive": 1.0, "wake": 4.0}}),
-        figures("relaxed", {"journal": {"Journal.add": 6.0, "Journal.stalled": 0.04}}),
+        figures("relaxed", {"journal": {"Journal.add": 6.0, "Journal.is_stalled": 0.04}}),
     ]
     assert list(calls_rows(ways)) == [
         ("all", "8.0", "6.0"),

@@ -15,8 +15,8 @@ from tests.support.command_line import COMMAND_LINE
 HERE = Path(failures.__file__).parent
 FILES = sorted([*HERE.rglob("*.py"), *(HERE.parent / "api").rglob("*.py")])
 MADE_FOR_CLIENTS = frozenset({
-    "OperationError", "NotDone", "BadInput", "InvalidPolicy", "ProblemRaised", "Fault", "Note", "invalid",
-    "unavailable", "unmet", "Finding", "problem", "warning",
+    "OperationError", "NotDone", "BadInput", "InvalidPolicy", "ProblemRaised", "Fault", "UrlObjection",
+    "invalid", "unavailable", "unmet", "Finding", "problem", "warning",
 })  # fmt: skip
 """The calls that make a text which a client of the API may read."""
 FOR_THE_COMMAND_LINE = ("remedy", "with_flags", "command")

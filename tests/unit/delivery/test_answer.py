@@ -113,7 +113,7 @@ def test_a_body_is_kept_up_to_its_bound(size: int, read: int) -> None:
 def test_framing_without_end_is_cut(rest: bytes) -> None:
     answer = fed(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", rest)
     while not answer.feed(b"y" * 1000):
-        assert answer.begun
+        assert answer.has_begun
     assert answer.fault is None
     assert not answer.reusable
     assert answer.response(0.0).status == 200
@@ -128,7 +128,7 @@ def test_blanks_around_the_value_of_a_header_do_not_belong_to_it() -> None:
 def test_nothing_of_one_answer_stays_for_the_next() -> None:
     answer = fed(b"HTTP/1.1 503 Busy\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nbusy")
     answer.reset()
-    assert (answer.status, answer.begun, answer.headed, answer.over) == (0, False, False, False)
+    assert (answer.status, answer.has_begun, answer.headed, answer.over) == (0, False, False, False)
     assert answer.feed(OK)
     response = answer.response(0.25)
     assert (response.status, response.body, response.latency_s) == (200, b"ok", 0.25)

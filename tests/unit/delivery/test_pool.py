@@ -19,16 +19,16 @@ class Wire:
     def __init__(self, owner: Any, _: asyncio.AbstractEventLoop) -> None:
         self._owner = owner
         self.key: Key = owner.key
-        self.usable = True
+        self.is_usable = True
 
     def abort(self) -> None:
-        self.usable = False
+        self.is_usable = False
 
     def keep_idle(self) -> None:
         self._owner.keep_idle(self)
 
     def gone(self) -> None:
-        self.usable = False
+        self.is_usable = False
         self._owner.closed(self)
 
 
@@ -68,7 +68,7 @@ async def turn() -> None:
 
 
 def usable(*wires: Wire) -> list[bool]:
-    return [wire.usable for wire in wires]
+    return [wire.is_usable for wire in wires]
 
 
 async def test_a_newer_attempt_cannot_take_the_room_of_the_one_that_was_called() -> None:
@@ -201,15 +201,15 @@ class RandomActs:
                 self.wires.add(task.result())
 
     def check(self) -> None:
-        closing = sum(not wire.usable for wire in self.wires)
+        closing = sum(not wire.is_usable for wire in self.wires)
         assert self.world.pool.open_count == len(self.wires) <= 4
         for host in ("one", "three"):
             here = [wire for wire in self.wires if wire.key.host == host]
             waiting = sum(task.get_name() == host for task in self.waiting())
             assert len(here) <= 3
             assert not waiting or len(here) == 3 or len(self.wires) == 4
-            if waiting > closing + sum(not wire.usable for wire in here):
-                assert all(wire in self.held or not wire.usable for wire in here)
+            if waiting > closing + sum(not wire.is_usable for wire in here):
+                assert all(wire in self.held or not wire.is_usable for wire in here)
 
     async def end(self) -> None:
         """Let all connections go: each waiting attempt gets one, and nothing is left over."""

@@ -47,7 +47,7 @@ def good_record() -> ReceiverRecord:
 
 
 def broken(record: ReceiverRecord) -> set[str]:
-    return {finding.promise for finding in judge([good_record(), record]) if not finding.kept}
+    return {finding.promise for finding in judge([good_record(), record]) if not finding.is_kept}
 
 
 def test_a_record_that_keeps_every_promise_is_said_to() -> None:

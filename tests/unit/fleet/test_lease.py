@@ -25,18 +25,18 @@ def renewed(clock: Clock) -> Lease:
 
 def test_no_lease_is_valid_before_the_first_acknowledgement() -> None:
     lease = Lease(TTL_S, Clock())
-    assert not lease.valid()
-    assert not lease.over
+    assert not lease.is_valid()
+    assert not lease.is_over
 
 
 def test_a_lease_lasts_for_the_ttl_less_the_margin() -> None:
     clock = Clock()
     lease = renewed(clock)
     clock.now += SAFE_S - 0.001
-    assert lease.valid()
+    assert lease.is_valid()
     clock.now += 0.001
-    assert not lease.valid()
-    assert lease.over
+    assert not lease.is_valid()
+    assert lease.is_over
 
 
 def test_a_lease_counts_from_the_sending_and_not_from_the_acknowledgement() -> None:
@@ -46,7 +46,7 @@ def test_a_lease_counts_from_the_sending_and_not_from_the_acknowledgement() -> N
     clock.now += 3.0
     assert lease.acknowledged(sent_at)
     clock.now = sent_at + SAFE_S
-    assert not lease.valid()
+    assert not lease.is_valid()
 
 
 def test_each_renewal_prolongs_it() -> None:
@@ -55,7 +55,7 @@ def test_each_renewal_prolongs_it() -> None:
     for _ in range(10):
         clock.now += SAFE_S - 0.1
         assert lease.acknowledged(lease.sending())
-    assert lease.valid()
+    assert lease.is_valid()
 
 
 def test_an_acknowledgement_that_comes_late_does_not_shorten_it() -> None:
@@ -66,7 +66,7 @@ def test_an_acknowledgement_that_comes_late_does_not_shorten_it() -> None:
     assert lease.acknowledged(lease.sending())
     assert lease.acknowledged(early)
     clock.now += SAFE_S - 0.001
-    assert lease.valid()
+    assert lease.is_valid()
 
 
 def test_no_renewal_revives_it() -> None:
@@ -76,7 +76,7 @@ def test_no_renewal_revives_it() -> None:
     clock.now += SAFE_S
     sent_at = lease.sending()
     assert not lease.acknowledged(sent_at)
-    assert not lease.valid()
+    assert not lease.is_valid()
     assert not lease.acknowledged(lease.sending())
 
 
@@ -87,16 +87,16 @@ def test_a_renewal_sent_in_time_and_acknowledged_too_late_does_not_save_it() -> 
     sent_at = lease.sending()
     clock.now += 0.2
     assert not lease.acknowledged(sent_at)
-    assert lease.over
+    assert lease.is_over
 
 
 def test_a_clock_that_went_back_does_not_revive_it() -> None:
     clock = Clock()
     lease = renewed(clock)
     clock.now += SAFE_S
-    assert not lease.valid()
+    assert not lease.is_valid()
     clock.now -= SAFE_S
-    assert not lease.valid()
+    assert not lease.is_valid()
 
 
 def test_the_first_acknowledgement_may_come_too_late() -> None:
@@ -105,4 +105,4 @@ def test_the_first_acknowledgement_may_come_too_late() -> None:
     sent_at = lease.sending()
     clock.now += SAFE_S
     assert not lease.acknowledged(sent_at)
-    assert lease.over
+    assert lease.is_over

@@ -5,18 +5,18 @@ import pytest
 
 from actors.machine.state import State
 from streams.journal import parked_receivers
-from streams.journal.parked_receivers import PART_BYTES_MAX, WAKE_UP_TOLERANCE_S, ParkedReceivers, Part
+from streams.journal.parked_receivers import PART_BYTES_MAX, WAKE_UP_TOLERANCE_S, ParkedPart, ParkedReceivers
 
 
 def state(receiver: str, at: float = 0.0, *, is_parked: bool = True) -> State:
     return State(receiver=receiver, parked=is_parked, backoff_until=at)
 
 
-def stored(listed: ParkedReceivers, sequence: int) -> list[Part]:
+def stored(listed: ParkedReceivers, sequence: int) -> list[ParkedPart]:
     """The bucket once all is written, as far as the checkpoint names it."""
     count = len(listed.as_of(sequence))
     listed.written(sequence)
-    return [msgspec.json.decode(listed.encode(number, sequence), type=Part) for number in range(count)]
+    return [msgspec.json.decode(listed.encode(number, sequence), type=ParkedPart) for number in range(count)]
 
 
 def test_parked_receivers_are_listed_and_others_are_not() -> None:
@@ -66,12 +66,15 @@ def test_a_list_that_was_read_is_written_unchanged() -> None:
 def test_a_receiver_that_is_read_twice_stays_in_one_part() -> None:
     """A write moved him, and was never finished."""
     listed = ParkedReceivers()
-    old = Part(as_of=7, receivers={"acme.a": 4.0, "acme.b": None})
-    listed.read([Part(as_of=9, receivers={"acme.a": 5.0}), old])
+    old = ParkedPart(as_of=7, receivers={"acme.a": 4.0, "acme.b": None})
+    listed.read([ParkedPart(as_of=9, receivers={"acme.a": 5.0}), old])
     assert listed.receivers() == {"acme.a": 5.0, "acme.b": None}
     assert listed.changed == {1}
     listed.update([state("acme.a", is_parked=False)])
-    assert stored(listed, 11) == [Part(as_of=11, receivers={}), Part(as_of=11, receivers={"acme.b": None})]
+    assert stored(listed, 11) == [
+        ParkedPart(as_of=11, receivers={}),
+        ParkedPart(as_of=11, receivers={"acme.b": None}),
+    ]
 
 
 def test_room_that_was_left_is_used_again() -> None:

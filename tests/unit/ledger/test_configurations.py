@@ -2,7 +2,13 @@
 
 import pytest
 
-from angarium.ledger.configurations import UNKNOWN_SECRET, UNKNOWN_URL, changed, document_of, policy_of
+from angarium.ledger.configurations import (
+    UNKNOWN_SECRET,
+    UNKNOWN_URL,
+    differing_members,
+    document_of,
+    policy_of,
+)
 from streams.buckets.without_secrets import without_secrets
 
 URL = b'{"url": "https://a.example", '
@@ -37,7 +43,7 @@ def _document(raw: bytes) -> str:
 def test_members_written_in_another_way_are_not_a_change(
     before: bytes | None, after: bytes, members: list[str]
 ) -> None:
-    assert changed(None if before is None else _document(before), _document(after)) == members
+    assert differing_members(None if before is None else _document(before), _document(after)) == members
 
 
 def test_a_configuration_with_a_handshake_by_hmac_is_read_without_its_secrets() -> None:

@@ -118,7 +118,7 @@ def test_a_bucket_that_names_no_other_tokens_has_none() -> None:
     ("per_second", "slow"), [(0.1, False), (0.0999, True), (1 / 3600, True), (10.0, False)]
 )
 def test_slow_is_a_token_that_takes_more_than_ten_seconds(per_second: float, slow: bool) -> None:
-    assert RateLimit(per_second, 1).slow is slow
+    assert RateLimit(per_second, 1).is_slow is slow
 
 
 # ---- inheritance
@@ -179,7 +179,7 @@ def served(limit: RateLimit, *, crash_every_s: float, hours: int) -> float:
 def test_crashes_do_not_starve_a_slow_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
     hourly = RateLimit(1 / 3600, 1)
     assert served(hourly, crash_every_s=1800, hours=500) > 0.7
-    monkeypatch.setattr(RateLimit, "slow", property(lambda _: False))
+    monkeypatch.setattr(RateLimit, "is_slow", property(lambda _: False))
     assert served(hourly, crash_every_s=1800, hours=500) == 0
 
 

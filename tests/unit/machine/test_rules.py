@@ -200,7 +200,7 @@ def adopts(state: State, policy: Policy, view: View) -> bool:
 
 def needs_newer_nodes(state: State, policy: Policy, view: View) -> bool:
     """True if a transform is to be adopted that an older node could not read."""
-    known = view.bounds.transforms_known or policy.transform is None
+    known = view.bounds.all_know_transforms or policy.transform is None
     return adopts(state, policy, view) and not (view.in_flight or known)
 
 
@@ -216,7 +216,7 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
         c.Adopt,
     ),
     Rule.COUNTING: (
-        lambda _, policy, view: not (view.cursor.counted or view.cursor.counting)
+        lambda _, policy, view: not (view.cursor.is_counted or view.cursor.is_counting)
         and view.cursor.seen_to - view.cursor.read_to > policy.backlog_max,
         s.CountBacklog,
     ),
@@ -272,7 +272,7 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
         lambda turn: not turn.case.view.bounds.may_start or (turn.too_large and not turn.unproven), (),
     ),
     Rule.OUTAGE: (lambda turn: not turn.case.view.bounds.may_reach, ()),
-    Rule.OLDER_NODES: (lambda turn: turn.unproven and not turn.case.view.bounds.handshakes_known, ()),
+    Rule.OLDER_NODES: (lambda turn: turn.unproven and not turn.case.view.bounds.all_know_handshakes, ()),
     Rule.PACE: (lambda turn: not turn.unproven and turn.paced, ()),
     Rule.TOKEN: (
         lambda turn: turn.needs_token and turn.case.view.bucket is not None
@@ -280,6 +280,12 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
         (),
     ),
     Rule.HANDSHAKE: (lambda turn: turn.unproven, c.StartHandshake),
+    Rule.DOWN_HOST: (
+        lambda turn: not turn.case.view.bounds.may_try_host and (
+            turn.case.state.limit is None or (turn.needs_token and turn.case.view.bucket is not None)
+        ),
+        (),
+    ),
     Rule.SLOW_START: (lambda turn: turn.needs_token and turn.slow, c.StartAttempt),
     Rule.POSTING: (lambda turn: True, (s.Post, s.PostBatch)),
 }  # fmt: skip
@@ -392,8 +398,8 @@ def drawn(random: Random) -> Case:
         waiting_since=NOW - age(positions[0] if positions else 50) if some(0.7) else None,
     )  # fmt: skip
     cursor = UnreadCursor(
-        read_to=read_to, seen_to=random.choice((0, read_to, read_to + 5, read_to + 2000)), counted=some(0.5),
-        counting=some(0.3),
+        read_to=read_to, seen_to=random.choice((0, read_to, read_to + 5, read_to + 2000)),
+        is_counted=some(0.5), is_counting=some(0.3),
     )  # fmt: skip
     view = View(
         cursor=cursor, waiting=(head,) if head else (), in_flight=in_flight, posts_in_flight=len(in_flight),
@@ -402,8 +408,8 @@ def drawn(random: Random) -> Case:
         },
         barrier_unconfirmed=some(), burying=some(0.7), handshake_under_way=some(),
         bounds=NoBounds(
-            may_start=not some(), may_reach=not some(), handshakes_known=not some(),
-            transforms_known=not some(), room=random.choice((1, 256)),
+            may_start=not some(), may_reach=not some(), may_try_host=not some(), room=random.choice((1, 256)),
+            all_know_handshakes=not some(), all_know_transforms=not some(),
         ),
         granted_position=random.choice((0, 0, *positions, head.position if head else 0)),
         paced_at=NOW - random.choice((1, 3)),

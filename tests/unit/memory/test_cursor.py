@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actors.machine.event import Event
-from actors.memory.cursor import Cursor, Found
+from actors.memory.cursor import Cursor, FoundEvents
 from tests.unit.worlds.values import event
 
 STREAM, MEMORY, OVER, GONE = "in the stream", "in memory", "settled", "gone from the stream"
@@ -43,7 +43,7 @@ class Receiver(RuleBasedStateMachine):
             self.place[position] = OVER if position <= settled else STREAM
         self.arrived_to = self.end = settled + left
         self.parked = left > 0
-        self.cursor.restore(settled, self.end if self.parked else 0, counted=not self.parked)
+        self.cursor.restore(settled, self.end if self.parked else 0, is_counted=not self.parked)
 
     # ---- what comes
 
@@ -191,7 +191,7 @@ class Receiver(RuleBasedStateMachine):
     @invariant()
     def what_is_counted_is_all_there_is(self) -> None:
         """Events that came during the count may be in it or not."""
-        if self.cursor.counted and not self.losses and self.count is None:
+        if self.cursor.is_counted and not self.losses and self.count is None:
             known = [each for each in self.of(STREAM) if self.cursor.read_to < each <= self.arrived_to]
             assert self.cursor.left_min >= len(set(known) - self.came_during_a_count)
 
@@ -200,8 +200,8 @@ Receiver.TestCase.settings = settings(max_examples=150, stateful_step_count=30)
 TestReceiver = Receiver.TestCase
 
 
-def found(positions: list[int], gone: tuple[int, int] | None = None) -> Found:
-    return Found([event(position) for position in positions], gone)
+def found(positions: list[int], gone: tuple[int, int] | None = None) -> FoundEvents:
+    return FoundEvents([event(position) for position in positions], gone)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def found(positions: list[int], gone: tuple[int, int] | None = None) -> Found:
     ],
 )
 def test_a_read_finds_new_events_and_missing_ones(
-    positions: list[int], complete: bool, known: int, expected: Found, read_to: int
+    positions: list[int], complete: bool, known: int, expected: FoundEvents, read_to: int
 ) -> None:
     cursor = Cursor()
     cursor.restore(3, 20)
@@ -241,7 +241,7 @@ def test_a_read_finds_new_events_and_missing_ones(
 def counting(left: int) -> Cursor:
     """A cursor after a takeover, with uncounted events to be read."""
     cursor = Cursor()
-    cursor.restore(0, left, counted=False)
+    cursor.restore(0, left, is_counted=False)
     return cursor
 
 
@@ -249,7 +249,7 @@ def test_events_read_during_a_count_are_no_longer_left() -> None:
     cursor = counting(5)
     cursor.take_read([event(1), event(2)], complete=False, up_to=5, known=0)
     cursor.take_count(5, 5, generation=0, read_count=0)
-    assert (cursor.left_min, cursor.counted) == (3, True)
+    assert (cursor.left_min, cursor.is_counted) == (3, True)
 
 
 def test_a_count_that_was_overtaken_by_a_whole_read_says_nothing() -> None:
@@ -281,7 +281,7 @@ def test_events_beyond_the_discarded_ones_are_uncounted_and_reported() -> None:
     cursor.take_count(4, 9, generation=0, read_count=0)
     cursor.discard(5)
     assert cursor.has_seen_beyond(5)
-    assert (cursor.read_to, cursor.seen_to, cursor.left_min, cursor.counted) == (5, 9, 0, False)
+    assert (cursor.read_to, cursor.seen_to, cursor.left_min, cursor.is_counted) == (5, 9, 0, False)
     cursor.discard(9)
     assert not cursor.has_seen_beyond(9)
     assert (cursor.read_to, cursor.seen_to) == (9, 9)

@@ -20,7 +20,7 @@ class OwnedShard(SimpleNamespace):
     """A shard of the node, as far as maintenance looks at it."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(number=number, claim=SimpleNamespace(epoch=EPOCH), suspended=False)
+        super().__init__(number=number, claim=SimpleNamespace(epoch=EPOCH), is_suspended=False)
         self.ended = asyncio.Event()
 
 
@@ -35,9 +35,9 @@ def test_the_owner_of_shard_0_works_for_all_until_it_ends_or_its_lease_expires()
     first, other = OwnedShard(0), OwnedShard(1)
     maintains = maintained(other, first)
     assert maintains.epoch_of_shard_0() == EPOCH
-    first.suspended = True
+    first.is_suspended = True
     assert maintains.epoch_of_shard_0() is None
-    first.suspended = False
+    first.is_suspended = False
     first.ended.set()
     assert maintains.epoch_of_shard_0() is None
     assert maintained(other).epoch_of_shard_0() is None
@@ -56,6 +56,6 @@ async def test_parts_for_all_are_done_by_the_owner_of_shard_0_alone(number: int)
         running = asyncio.ensure_future(maintained(OwnedShard(number)).run())
         await asyncio.sleep(10 * maintenance.ROUND_EVERY_S)
         running.cancel()
-    assert {"choose_evicted_deliveries", "move_checkpoints_on", "maintain", "find_leftovers"} <= done
+    assert {"order_evicted_deliveries", "move_checkpoints_on", "maintain", "find_leftovers"} <= done
     for_all = {name for name in done if name.startswith(("purge", "bury", "drop"))}
     assert bool(for_all) == (number == 0)

@@ -28,8 +28,8 @@ from angarium.telemetry.metrics.cached_pages import CachedPages
 from angarium.telemetry.metrics.families import histogram, single
 from streams.dead_letters.letters import REASONS
 from streams.journal.routing_progress import RoutingProgress
-from streams.routing.choosing.failures import ChoiceTotals
 from streams.routing.node_routing import EventsByTenant, RoutingTotals
+from streams.routing.selection.selection_totals import SelectionTotals
 from tests.unit.worlds.shard import ShardWorld, strict
 from tests.unit.worlds.values import NOW, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -40,21 +40,21 @@ Listeners = list[Any]
 def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
     """A node as far as metrics look at it, with three shards wanted; `members` override."""
     listeners: Listeners = []
-    lease = SimpleNamespace(valid=lambda: members.get("lease", True))
+    lease = SimpleNamespace(is_valid=lambda: members.get("lease", True))
     context = SimpleNamespace(
         node="one",
         js=SimpleNamespace(
-            wire=SimpleNamespace(connected=members.get("connected", True)),
+            wire=SimpleNamespace(is_connected=members.get("connected", True)),
             add_listener=listeners.append, listeners=listeners,
         ),
         members=SimpleNamespace(
             lease=lease, draining=members.get("draining", False),
             wanted_shards=lambda shards: list(range(shards)),
         ),
-        configurations=SimpleNamespace(complete=members.get("complete", True), known=lambda _: True),
+        configurations=SimpleNamespace(is_complete=members.get("complete", True), is_known=lambda _: True),
         routing=SimpleNamespace(
             totals=RoutingTotals(
-                events=7, copies=9, choices=ChoiceTotals(filtered=5, outside_region=3)
+                events=7, copies=9, selections=SelectionTotals(filtered=5, outside_region=3)
             ),
             routed_by_tenant=members.get("routed_by_tenant", EventsByTenant()),
         ),
@@ -65,7 +65,7 @@ def node(owned: dict[int, Any] | None = None, **members: Any) -> Node:
     )  # fmt: skip
     return cast(Node, SimpleNamespace(
         context=context, shards=3,
-        stopping=members.get("stopping", False), refused=members.get("refused", {}),
+        is_stopping=members.get("stopping", False), refused=members.get("refused", {}),
         owned={number: shard() for number in range(3)} if owned is None else owned,
     ))  # fmt: skip
 
@@ -82,7 +82,7 @@ def shard(
         routing=lambda: RoutingProgress(routed=9, parked_tenants=parked),
         snapshots=SimpleNamespace(current_at=current_at),
         unread=lambda: {"deliveries": 40, "events": 2},
-        host=world and world.host, suspended=suspended, ended=SimpleNamespace(is_set=lambda: ended)
+        host=world and world.host, is_suspended=suspended, ended=SimpleNamespace(is_set=lambda: ended)
     ))  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def test_each_reason_of_a_dead_letter_is_there_before_the_first_one() -> None:
 
 def test_events_that_are_withheld_and_filters_that_fail_are_counted() -> None:
     watched = node({})
-    watched.context.routing.totals.choices.failures["failed"] = 2
+    watched.context.routing.totals.selections.failures["failed"] = 2
     found = scraped(watched)
     assert labels_of(found, "angarium_router_withheld_total") == {"filter": 5, "region": 3}
     failures = labels_of(found, "angarium_filter_failures_total")

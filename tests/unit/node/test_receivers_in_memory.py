@@ -49,13 +49,13 @@ async def test_a_receiver_without_a_valid_configuration_is_misconfigured() -> No
 async def test_an_attempt_that_is_overdue_makes_its_receiver_late(make: Callable[[], ShardWorld]) -> None:
     """The journal confirms nothing, so no attempt may start."""
     world = make()
-    world.journal.stalled = True
+    world.journal.is_stalled = True
     world.publish(3)
     await world.pass_time(59)
     assert seen(world).late == 0
     await world.pass_time(2)
     assert seen(world).late == 1
-    world.journal.stalled = False
+    world.journal.is_stalled = False
     world.host.residents.wake_all()
     await world.until_settled(3)
     assert seen(world).late == 0
@@ -65,11 +65,11 @@ async def test_an_attempt_that_is_overdue_makes_its_receiver_late(make: Callable
 @in_virtual_time
 async def test_an_attempt_is_overdue_a_minute_after_its_shard_was_claimed_at_the_earliest() -> None:
     world = strict()
-    world.journal.stalled = True
+    world.journal.is_stalled = True
     world.publish(3)
     await world.pass_time(61)
     world.crash()
-    world.journal.stalled = True
+    world.journal.is_stalled = True
     world.hand_out()
     await world.pass_time(50)
     assert (seen(world).waiting, seen(world).late) == (3, 0)
@@ -99,6 +99,19 @@ async def test_a_receiver_that_is_held_back_is_not_late(make: Callable[..., Shar
     assert seen(limited).fills == {"empty": 1}
     for world in worlds:
         world.host.stop()
+
+
+@in_virtual_time
+async def test_a_receiver_that_waits_for_its_turn_at_a_host_is_not_late() -> None:
+    world = strict()
+    world.down_hosts.count = 1
+    world.publish(3)
+    await world.pass_time(200)
+    assert (world.sender.made, seen(world).late) == ([], 0)
+    world.down_hosts.count = 0
+    await world.pass_time(200)
+    assert seen(world).late == 1  # It was not woken.
+    world.host.stop()
 
 
 @in_virtual_time

@@ -36,8 +36,14 @@ def test_a_flush_is_counted_by_receiver() -> None:
 
 
 def policy(rate: float | None = None, order: str = "strict", batch: BatchLimits | None = None) -> Policy:
-    limit = None if rate is None else Rate(limit=rate)
-    members = {"url": "https://example.com/", "rate": limit, "order": order, "concurrency": 4, "batch": batch}
+    limits = [] if rate is None else [Rate(limit=rate)]
+    members = {
+        "url": "https://example.com/",
+        "rate": limits,
+        "order": order,
+        "concurrency": 4,
+        "batch": batch,
+    }
     return msgspec.convert(members, Policy)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from angarium.logs import HIDDEN
-from angarium.operations.configurations.changes import between
+from angarium.operations.configurations.changes import changes_between
 from angarium.operations.configurations.masks import masked, unmasked
 from angarium.operations.failures import OperationError
 
@@ -17,7 +17,7 @@ UNTIL = "2026-11-23T12:00:00Z"
 
 
 def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    return [str(each) + " (lost)" * each.lost for each in between(URL | before, URL | after)]
+    return [str(each) + " (lost)" * each.lost for each in changes_between(URL | before, URL | after)]
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ STORED = st.dictionaries(NAMES, JSON, max_size=5)
 
 @given(before=STORED, after=STORED)
 def test_every_stored_configuration_can_be_compared(before: dict[str, Any], after: dict[str, Any]) -> None:
-    assert between(before, before) == []
-    assert all(str(each).isprintable() for each in between(before, after))
+    assert changes_between(before, before) == []
+    assert all(str(each).isprintable() for each in changes_between(before, after))
 
 
 # ---- masks

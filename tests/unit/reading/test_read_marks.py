@@ -16,7 +16,7 @@ def mark(position: int) -> Mark:
 def trusted(*positions: int) -> ReadMarks:
     """Marks of a reader whose consumer was compared, and has passed on these messages."""
     marks = ReadMarks()
-    marks.compared = True
+    marks.is_compared = True
     for position in positions:
         marks.newest = message(position)
     return marks
@@ -39,7 +39,7 @@ def test_a_message_is_remembered_although_a_lower_one_comes_again() -> None:
 def test_after_a_doubt_all_that_was_passed_on_or_read_in_other_ways_is_compared() -> None:
     marks = trusted(3)
     marks.doubt(mark(7))
-    assert not marks.compared
+    assert not marks.is_compared
     assert marks.to_compare(mark(7), 0) == (mark(3), mark(7))
 
 

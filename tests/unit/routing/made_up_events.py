@@ -41,7 +41,7 @@ class MadeUpEvents:
     - `before_answer`: called before each answer, which takes `takes_s`.
     """
 
-    disturbed = False
+    is_disturbed = False
 
     def __init__(self, *tenants: str) -> None:
         self.tenants = list(tenants)

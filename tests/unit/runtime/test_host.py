@@ -112,11 +112,11 @@ async def test_a_stalled_journal_starts_nothing() -> None:
     world = strict()
     world.publish()
     await world.until_settled(1)
-    world.journal.stalled = True
+    world.journal.is_stalled = True
     world.publish()
     await world.pass_time(1)
     assert len(world.sender.made) == 1
-    world.journal.stalled = False
+    world.journal.is_stalled = False
     world.put(policy(paused=True), "acme.other")
     world.publish(receiver="acme.other")
     await world.until(lambda: len(world.sender.made) == 2, within_s=0.05)
@@ -447,7 +447,7 @@ async def test_a_ping_that_breaks_is_recorded_as_our_failure(caplog: pytest.LogC
     world.sender.reply = breaks
     outcome = await ping(actor)
     assert isinstance(outcome, Failed)
-    assert (outcome.error, outcome.ours) == (INTERNAL, True)
+    assert (outcome.error, outcome.is_our_failure) == (INTERNAL, True)
     await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
     (fact,) = world.journal.of(f.AttemptFailed)
     assert (fact.kind, fact.error, fact.ours) == ("ping", "internal: ZeroDivisionError", True)

@@ -8,7 +8,7 @@ from tests.unit.worlds.virtual_time import in_virtual_time
 @in_virtual_time
 async def test_the_leader_says_which_configuration_is_in_force() -> None:
     world = strict(paused=True)
-    world.policies.complete = False
+    world.policies.is_complete = False
     world.policies.known[RECEIVER] = policy()
     world.publish(2)
     await world.until(lambda: world.state.parked)
@@ -20,7 +20,7 @@ async def test_the_leader_says_which_configuration_is_in_force() -> None:
 @in_virtual_time
 async def test_a_configuration_or_removal_that_is_read_activates_no_receiver() -> None:
     world = strict()
-    world.policies.complete = False
+    world.policies.is_complete = False
     world.policies.remove("acme.removed", world.clock.now())
     world.host.configuration_changed("acme.removed", None)
     world.host.configuration_changed("acme.idle", policy())

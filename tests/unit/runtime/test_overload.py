@@ -29,7 +29,7 @@ SOON_DISABLED = Offline(after_s=10, disable_after_s=100)
 def test_the_edge_calls_it_by_the_same_name() -> None:
     assert (FailureKind.OVERLOAD, FailureKind.PROXY) == (OVERLOAD, PROXY)
     failures = [Failed(error=kind.value, detail="", latency_ms=1.0) for kind in FailureKind]
-    assert [each.error for each in failures if each.ours] == [OVERLOAD, PROXY]
+    assert [each.error for each in failures if each.is_our_failure] == [OVERLOAD, PROXY]
 
 
 @pytest.mark.parametrize("outcome", [OVERLOADED, BROKEN, REFUSED], ids=[OVERLOAD, INTERNAL, PROXY])

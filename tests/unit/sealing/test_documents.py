@@ -7,7 +7,7 @@ import msgspec
 
 from actors.configuration.parsing import parse
 from actors.configuration.secret_places import SECRET_PLACES, is_sealed, with_secrets
-from streams.sealing.documents import IN_CLEAR, keys_used, opened, sealed
+from streams.sealing.documents import UNENCRYPTED, keys_used, opened, sealed
 from streams.sealing.keys import NO_KEYS, Keys
 
 RECEIVER = "acme.billing"
@@ -28,7 +28,7 @@ PLACES = [
 
 def test_every_place_of_a_secret_is_sealed_and_opens_again() -> None:
     found = sealed(NEW, RECEIVER, FULL, {})
-    assert (found.problems, found.in_clear) == ((), ())
+    assert (found.problems, found.unencrypted) == ((), ())
     assert keys_used(found.members) == {"new": len(PLACES)}
     assert SECRET_PLACES.keys() == FULL.keys() - {"url"}
     text = msgspec.json.encode(found.members).decode()
@@ -76,7 +76,7 @@ def test_a_secret_under_an_older_key_is_sealed_with_the_present_one() -> None:
 
 
 def test_clear_secrets_are_sealed_and_counted() -> None:
-    assert keys_used(FULL) == Counter({IN_CLEAR: len(PLACES)})
+    assert keys_used(FULL) == Counter({UNENCRYPTED: len(PLACES)})
     assert keys_used(sealed(NEW, RECEIVER, FULL, FULL).members) == {"new": len(PLACES)}
 
 
@@ -84,8 +84,8 @@ def test_without_a_key_stored_secrets_stay_and_new_ones_are_reported() -> None:
     stored = sealed(NEW, RECEIVER, FULL, {}).members
     assert sealed(NO_KEYS, RECEIVER, stored, stored).members == stored
     found = sealed(NO_KEYS, RECEIVER, stored | {"secrets": [A, stored["secrets"][0]]}, stored)
-    assert (found.problems, found.in_clear) == ((), ("secrets[0]",))
-    assert sealed(NO_KEYS, RECEIVER, FULL, FULL).in_clear == ()
+    assert (found.problems, found.unencrypted) == ((), ("secrets[0]",))
+    assert sealed(NO_KEYS, RECEIVER, FULL, FULL).unencrypted == ()
 
 
 def test_a_sealed_text_from_elsewhere_is_refused() -> None:

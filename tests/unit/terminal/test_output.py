@@ -131,7 +131,7 @@ def test_a_table_in_a_pipe_is_lines_with_tabs(capsys: pytest.CaptureFixture[str]
 def test_a_table_on_a_terminal_is_drawn(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
     output.say_table(("name", "rate"), [("[bold]a", "10/second")])
     assert "[bold]a" in capsys.readouterr().out
 

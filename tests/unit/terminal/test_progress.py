@@ -48,7 +48,7 @@ def test_progress_is_drawn_if_a_terminal_reads_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Only standard error decides: standard output may be a terminal all the same."""
-    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
     with progress("redriving") as on_progress:
         on_progress(1, 2)
     assert capsys.readouterr() == ("", "")

@@ -28,7 +28,7 @@ class FakeWorker(SimpleNamespace):
     """A worker with the answers of `pages`; None: it does not answer."""
 
     def __init__(self, name: str, pages: Mapping[str, Reply | None], **members: Any) -> None:
-        usual = {"starts": 1, "has_answered": True, "running": True, "questions": 0, "on_ask": list}
+        usual = {"starts": 1, "has_answered": True, "is_running": True, "questions": 0, "on_ask": list}
         super().__init__(name=name, **usual | members)
         self.pages = pages
 
@@ -169,7 +169,7 @@ async def test_a_page_of_metrics_that_says_an_error_counts_as_none() -> None:
          "not ready: n-2: 2 of 8 shards are not claimed yet"),
         ({"pages": {"/readyz": None}}, "not ready: n-2: it does not answer"),
         ({"pages": {"/readyz": None}, "has_answered": False}, "not ready: n-2: starting"),
-        ({"pages": {"/readyz": None}, "has_answered": False, "running": False},
+        ({"pages": {"/readyz": None}, "has_answered": False, "is_running": False},
          "not ready: n-2: its process has ended"),
     ],
 )  # fmt: skip

@@ -108,7 +108,7 @@ RULES: dict[str, tuple[Change, ...]] = {
     "split-no-failure": ((evolving, "_tried", _count_failures),),
     "attempts-halve": (
         (live_state, "decide", _halve_rejected_only),
-        (OpenEvent, "failed_alone", property(lambda entry: entry.attempts > 0)),
+        (OpenEvent, "has_failed_alone", property(lambda entry: entry.attempts > 0)),
     ),
     "cut-by-config": ((batches, "within_limits", lambda events, limits: list(events)),),
     "interval": ((batches, "run_of", _with_holes),),

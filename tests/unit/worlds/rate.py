@@ -249,7 +249,7 @@ class RateWorld:
         filled, state = self.filled(owner), owner.state
         if state is None or state.limit is None or filled is None or not (ping or owner.waiting):
             return False
-        left, slow = take(replace(filled, others=()) if self.off == "each" else filled), state.limit.slow
+        left, slow = take(replace(filled, others=()) if self.off == "each" else filled), state.limit.is_slow
         first = self.off != "ping_first" if ping else slow and self.off != "slow_first"
         if left is None or (first and cut_off):
             return False

@@ -58,7 +58,7 @@ def _decide_without_gap(state: State, given: Policy | None, command: c.Command, 
 
 
 def _step_unseen(state: State, given: Policy | None, view: View, now: float) -> s.Step:
-    cursor = UnreadCursor(read_to=view.cursor.read_to, counted=view.cursor.counted)
+    cursor = UnreadCursor(read_to=view.cursor.read_to, is_counted=view.cursor.is_counted)
     return next_step(state, given, replace(view, cursor=cursor), now)
 
 

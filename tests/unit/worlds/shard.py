@@ -52,6 +52,19 @@ class Outage:
         return self.since is None
 
 
+class DownHosts:
+    """The hosts that are down: if one is, all are."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def may_try(self, receiver: str, policy: Policy) -> bool:
+        return not self.count
+
+    def is_down(self, policy: Policy) -> bool:
+        return bool(self.count)
+
+
 class Recorded(NamedTuple):
     """A fact and the state after it."""
 
@@ -64,7 +77,7 @@ class Journal:
 
     def __init__(self, world: "ShardWorld") -> None:
         self.index = self.confirmed_index = 0
-        self.held = self.stalled = False
+        self.held = self.is_stalled = False
         self.hold_at: type[Fact] | None = None
         self.floor = 0
         self.folded: dict[str, State] = {}
@@ -227,7 +240,7 @@ class Policies:
     """The configurations: what the node knows, and what the leader says."""
 
     def __init__(self) -> None:
-        self.complete = True
+        self.is_complete = True
         self.known: dict[str, Policy] = {}
         self.leader: dict[str, Policy | Invalid] = {}
         self.invalid: set[str] = set()
@@ -313,7 +326,7 @@ class ShardWorld:
         self.totals = DeliveryTotals()
         self.journal = Journal(self)
         self.within_lease = True
-        self.own_outage = Outage()
+        self.own_outage, self.down_hosts = Outage(), DownHosts()
         self.acked, self.acked_to = list[int](), 0
         self.held: list[bool] = []
         self.saturated = False
@@ -352,17 +365,17 @@ class ShardWorld:
             set_pulling_paused=self.held.append, saturated=lambda: self.saturated,
             refuse=self.refused.append, on_health_change=self.health_changes.append,
             on_alert=self.logged_alerts.append, alerts=self.alerts, alert_limits=self.settings.alert_limits,
-            outage=self.own_outage,
+            outage=self.own_outage, down_hosts=self.down_hosts,
             may_record_alerts=lambda: self.all_know_alerts,
-            handshakes_known=lambda: self.all_know_handshakes,
-            transforms_known=lambda: self.all_know_transforms,
-            paces_known=lambda: self.all_know_paces, node_holders=self.node_holders,
+            all_know_handshakes=lambda: self.all_know_handshakes,
+            all_know_transforms=lambda: self.all_know_transforms,
+            all_know_paces=lambda: self.all_know_paces, node_holders=self.node_holders,
         )  # fmt: skip
         self.host = Host(claim, ports, unacked_max=self.unacked_max)
         states = self.journal.folded
         if snapshots:
             self.snapshots.held = dict(states)
-        listed = {each.receiver: each.wakes_at for each in states.values() if each.unfinished}
+        listed = {each.receiver: each.wakes_at for each in states.values() if each.is_unfinished}
         listed |= dict.fromkeys(parked)
         self.host.start({}, listed) if snapshots else self.host.start(states, {})
         self.hand_out(handed_out)

@@ -1,4 +1,5 @@
-"""The checks of `angarium doctor`, and the alerts that are raised.
+"""The checks of `angarium doctor`, a file for each subject, and the alerts that are raised.
 
-Read `examine` first: it makes all checks. Each check gives findings.
+Read `findings` first, then `all_checks`, which makes the checks in order. In the other files each `check_…`
+returns the findings about its subject.
 """

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from actors.machine.facts import AlertKind
 from angarium.access import Access
 from angarium.operations.failures import operation
-from angarium.operations.installation.doctor.examine import if_permitted
-from angarium.operations.installation.doctor.finding import Finding
-from angarium.operations.installation.doctor.unhealthy_findings import unhealthy_findings
+from angarium.operations.installation.doctor.findings import Finding, if_permitted
+from angarium.operations.installation.doctor.receivers import check_receivers
 from streams.observation.receiver_snapshots import ReceiverSnapshot, receiver_snapshots, shard_count
 
 RAISED_SHOWN_MAX = 1000
@@ -25,7 +24,7 @@ class RaisedAlert(Struct, frozen=True):
     raised_at: datetime
 
 
-class ExaminedReceivers(Struct, frozen=True):
+class CheckedReceivers(Struct, frozen=True):
     """The findings about receivers that are not ok, and the alerts that are not over, the latest first.
 
     `total`: the number of all of these alerts.
@@ -65,13 +64,13 @@ class GatheredAlerts:
 
 
 @operation
-async def examined_receivers(access: Access) -> ExaminedReceivers:
-    """Examine the receivers by their snapshots, which nodes write every five seconds."""
+async def checked_receivers(access: Access) -> CheckedReceivers:
+    """Check the receivers by their snapshots, which nodes write every five seconds."""
     js, gathered = access.js, GatheredAlerts()
     installed = replace(access.installation, shards=await shard_count(js, access.names))
-    findings = await if_permitted("receivers", unhealthy_findings(js, installed, gathered.add))
+    findings = await if_permitted("receivers", check_receivers(js, installed, gathered.add))
     if not gathered.snapshots:  # The progress of the shards could not be read; the snapshots may be.
         async for snapshot in receiver_snapshots(js, access.names):
             gathered.add(snapshot)
     unhealthy = [each for each in findings if each.level != "ok"]
-    return ExaminedReceivers(unhealthy, gathered.latest, gathered.total)
+    return CheckedReceivers(unhealthy, gathered.latest, gathered.total)

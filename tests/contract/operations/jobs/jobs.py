@@ -5,7 +5,7 @@ import asyncio
 from actors.machine.facts import Burial
 from angarium.access import Access
 from angarium.operations.jobs import plans
-from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
+from angarium.operations.jobs.begin import StartedJob, begin_redrive, begin_replay
 from angarium.operations.jobs.plans import JobDocument
 from angarium.operations.jobs.run import run_job
 from angarium.operations.jobs.show import show
@@ -46,7 +46,7 @@ async def replay_job(
     access: Access, wanted: ReplayFilter, key: str = "", per_second: float = FAST
 ) -> JobDocument:
     begun = await begin_replay(access, ONE, wanted, per_second, key)
-    assert isinstance(begun, Begun), begun
+    assert isinstance(begun, StartedJob), begun
     assert begun.mine
     return begun.job
 
@@ -64,7 +64,7 @@ async def shown(access: Access, job: str) -> JobDocument:
 
 async def redrive_job(access: Access, key: str = "", tenant: str = "acme") -> JobDocument:
     begun = await begin_redrive(access, tenant, LetterFilter(receivers=f"{tenant}.*"), key)
-    assert isinstance(begun, Begun), begun
+    assert isinstance(begun, StartedJob), begun
     assert begun.mine
     return begun.job
 

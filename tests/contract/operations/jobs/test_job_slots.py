@@ -18,7 +18,7 @@ from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.resending import plan_lock
-from streams.resending.plan_lock import Busy
+from streams.resending.plan_lock import LockHeld
 from streams.resending.redrive_job import RedriveJobLock
 from streams.resending.replay import HALTED
 from streams.resending.replay_lock import ReplayLock
@@ -158,12 +158,12 @@ async def test_a_redrive_that_loses_its_plan_at_its_turn_frees_the_turn(
     js: JetStream, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def overtaken(_lock: RedriveJobLock, _for_s: float = 0.0) -> None:
-        raise Busy("overtaken")
+        raise LockHeld("overtaken")
 
     to, turns = access(js, names), asyncio.Lock()
     await buried(js, names, 7)
     await redrive_job(to)
     monkeypatch.setattr(RedriveJobLock, "ensure_held", overtaken)
-    with pytest.raises(Busy):
+    with pytest.raises(LockHeld):
         await run_job(to, "redrive", "acme", lambda: False, turns)
     assert not turns.locked()

@@ -11,7 +11,7 @@ import pytest
 from actors.machine.facts import Burial
 from angarium.operations.failures import NotDone
 from angarium.operations.jobs import plans, run
-from angarium.operations.jobs.begin import Begun, begin_replay
+from angarium.operations.jobs.begin import StartedJob, begin_replay
 from angarium.operations.jobs.plans import JobDocument, plan_of
 from angarium.operations.jobs.run import run_job
 from angarium.operations.jobs.show import show
@@ -25,7 +25,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from streams.resending import copies, plan_lock
-from streams.resending.plan_lock import Busy, PlanLock
+from streams.resending.plan_lock import LockHeld, PlanLock
 from streams.resending.redrive_job import RedriveJobPlan
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay_lock import ReplayLock, ReplayPlan
@@ -110,7 +110,7 @@ async def test_the_same_key_is_the_same_job_and_another_one_waits_for_its_end(
     job = await replay_job(to, wanted, "order-7")
     assert await replay_job(to, wanted, "order-7") == job
     other = await begin_replay(to, ONE, wanted, FAST)
-    assert isinstance(other, Begun)
+    assert isinstance(other, StartedJob)
     assert (other.mine, other.job) == (False, job)
     await go_on(to)
     assert (await replay_job(to, wanted, "order-7")).state == "done"
@@ -130,7 +130,7 @@ async def test_a_command_does_not_take_up_a_job_that_is_not_finished_and_says_so
     await holder.acquire()
     async with asyncio.timeout(30.0):
         for refused in (
-            await commands.replay(to, ONE, None, FAST), await commands.abandon(to, ONE),
+            await commands.replay(to, ONE, None, FAST), await commands.give_up_replay(to, ONE),
             await commands.replay(to, ONE, wanted, FAST),
         ):  # fmt: skip
             assert isinstance(refused, NotDone)
@@ -152,7 +152,7 @@ async def test_a_command_that_is_not_finished_is_not_a_job_and_no_process_takes_
     assert not isinstance(await commands.replay(to, ONE, wanted, FAST), NotDone)
     await js.stream_update(info.config | {"max_msgs": -1})
     other = await begin_replay(to, ONE, wanted, FAST)
-    assert isinstance(other, Begun)
+    assert isinstance(other, StartedJob)
     assert (other.mine, other.job.origin, other.job.state) == (False, "command line", "waiting")
     assert (other.job.sent, other.job.why) == (2, plans.CUT_OFF)
     refused = await stop(to, other.job.id)
@@ -273,7 +273,7 @@ async def test_two_processes_never_work_at_the_same_job(js: JetStream, names: Na
     await replay_job(to, await events(js, names, "a", 20), per_second=40.0)
     first = asyncio.create_task(go_on(to))
     await until_true(lambda: _sent(js, names))
-    with pytest.raises(Busy):
+    with pytest.raises(LockHeld):
         await go_on(to)
     assert await first == ""
     assert await again(js, names, "a") == list(range(20))
@@ -446,7 +446,7 @@ async def test_a_job_whose_turn_another_command_has_waits_and_keeps_its_lock(
         assert not working.done()
         await command.ensure_held(LEASE_S / 2)
         await asyncio.sleep(0.01)
-    assert isinstance(rival.exception(), Busy)
+    assert isinstance(rival.exception(), LockHeld)
     await command.store(held=False)
     assert await working == ""
     assert (await shown(to, job.id)).sent == 1

@@ -13,13 +13,13 @@ from angarium.operations.jobs import run
 from angarium.operations.jobs.plans import JobDocument, plan_of
 from angarium.operations.jobs.run import run_job
 from angarium.operations.jobs.stop import stop
-from angarium.operations.replays.replay import abandon, replay
+from angarium.operations.replays.replay import give_up_replay, replay
 from streams.clock import SystemTime
 from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from streams.resending import copies, plan_lock
-from streams.resending.plan_lock import Busy, PlanLock
+from streams.resending.plan_lock import LockHeld, PlanLock
 from streams.resending.redrive import Redrive
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import HALTED, Replay
@@ -159,8 +159,8 @@ async def test_an_abandoned_command_counts_what_it_sent(
             await replay(access(mortal, names), ONE, wanted, FAST)
     sent = await again(js, names, "b")
     assert 0 < len(sent) < 5
-    assert await abandon(to, ONE) == len(sent)
-    assert isinstance(await abandon(to, ONE), NotDone)
+    assert await give_up_replay(to, ONE) == len(sent)
+    assert isinstance(await give_up_replay(to, ONE), NotDone)
 
 
 async def test_a_stopped_redrive_counts_the_letters_that_are_gone(
@@ -259,7 +259,7 @@ async def test_the_lock_of_a_redrive_is_kept_over_a_page_that_takes_long(
     job = await redrive_job(to)
     working = asyncio.create_task(go_on(to, "redrive", "acme"))
     await sending.wait()
-    with pytest.raises(Busy):
+    with pytest.raises(LockHeld):
         async with asyncio.timeout(20 * LONG_LEASE_S):
             await go_on(to, "redrive", "acme")
     go.set()

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from angarium.operations.jobs import begin, run
-from angarium.operations.jobs.begin import Begun, begin_redrive, begin_replay
+from angarium.operations.jobs.begin import StartedJob, begin_redrive, begin_replay
 from angarium.operations.jobs.plans import StoredPlan, plan_of
 from angarium.operations.jobs.stop import stop
 from streams.buckets.stored_configurations import StoredConfigurations
@@ -19,7 +19,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import Page
 from streams.nats.jetstream import JetStream
 from streams.resending import plan_lock
-from streams.resending.plan_lock import Busy
+from streams.resending.plan_lock import LockHeld
 from streams.resending.redrive_lock import RedriveLock
 from streams.resending.replay import Replay
 from streams.resending.replay_lock import ReplayLock
@@ -67,7 +67,7 @@ async def test_a_replay_does_not_replace_one_that_began_meanwhile(
     to, wanted = access(js, names), await events(js, names, "a", 2)
     in_between(lambda: replay_job(to, wanted, "first"))
     begun = await begin_replay(to, ONE, wanted, FAST, "second")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, StartedJob)
     assert not begun.mine
     assert (await replay_job(to, wanted, "first")).id == begun.job.id
 
@@ -78,7 +78,7 @@ async def test_a_redrive_does_not_replace_one_that_began_meanwhile(
     to = access(js, names)
     in_between(lambda: redrive_job(to, "first"))
     begun = await begin_redrive(to, "acme", LetterFilter(receivers="acme.*"), "second")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, StartedJob)
     assert not begun.mine
     assert (await redrive_job(to, "first")).id == begun.job.id
 
@@ -98,7 +98,7 @@ async def test_a_process_that_was_overtaken_does_not_stop_the_job_of_its_success
             await super().resume()
 
     monkeypatch.setattr(run, "Replay", Overtaken)
-    with pytest.raises(Busy):
+    with pytest.raises(LockHeld):
         await go_on(to)
     stored = await plan_of(to, "replay", ONE)
     assert stored is not None

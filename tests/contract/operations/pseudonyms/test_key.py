@@ -10,8 +10,8 @@ from angarium.operations.configurations.get import ShownConfiguration, get_confi
 from angarium.operations.configurations.patch import patch_configuration
 from angarium.operations.configurations.proposal import PutResult
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
-from angarium.operations.configurations.rotate import Rotated, rotate_secret
-from angarium.operations.declarations.apply import Applied, apply
+from angarium.operations.configurations.rotate import RotatedSecret, rotate_secret
+from angarium.operations.declarations.apply import AppliedDocument, apply
 from angarium.operations.failures import NotDone
 from streams.nats.jetstream import JetStream
 from tests.contract.support.configurations import NAME, URL, Configurations
@@ -63,8 +63,8 @@ async def test_every_change_of_the_rest_leaves_the_key_alone(bench: Keys) -> Non
     first = await bench.key()
     await bench.put(PSEUDONYMOUS | {"order": "relaxed"})
     assert isinstance(await patch_configuration(bench.to, NAME, {"transform": None}), PutResult)
-    assert isinstance(await rotate_secret(bench.to, NAME, 0.0), Rotated)
-    assert isinstance(await apply(bench.to, {NAME: PSEUDONYMOUS}), Applied)
+    assert isinstance(await rotate_secret(bench.to, NAME, 0.0), RotatedSecret)
+    assert isinstance(await apply(bench.to, {NAME: PSEUDONYMOUS}), AppliedDocument)
     assert await bench.key() == first
 
 

@@ -57,7 +57,7 @@ async def test_a_process_that_does_not_hear_of_revocations_refuses_all(
 
 async def test_a_process_without_nats_refuses_all(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async with await api.client() as client:
-        monkeypatch.setattr(NatsWire, "connected", False)
+        monkeypatch.setattr(NatsWire, "is_connected", False)
         for answer in (await client.post(EVENTS), await client.get("/readyz")):
             assert "NATS cannot be reached" in problem(answer, 503, "unavailable")
 

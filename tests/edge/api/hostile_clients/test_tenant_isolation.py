@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from angarium.api.problems import HIDDEN
-from angarium.operations.jobs.begin import Begun, begin_redrive
+from angarium.operations.jobs.begin import StartedJob, begin_redrive
 from streams.buckets.api_tokens import Scope
 from streams.dead_letters.letters import LetterFilter
 from tests.edge.api.conftest import Api, problem
@@ -94,7 +94,7 @@ async def test_another_tenants_token_finds_nothing_anywhere(api: Api) -> None:
     await api.receiver("acme.billing")
     gated = [(method, path) for method, path, _ in await operations(api) if path.startswith("/v1/")]
     assert len(gated) == len(OPERATIONS)
-    assert isinstance(await begin_redrive(api.to, "acme", LetterFilter(receivers="acme.*")), Begun)
+    assert isinstance(await begin_redrive(api.to, "acme", LetterFilter(receivers="acme.*")), StartedJob)
     async with (
         await api.client("other", ["publish", "read", "manage"]) as stranger,
         plain_client(base_url=api.url) as anonymous,

@@ -185,7 +185,7 @@ async def _purge_place(stream: str, js: JetStream) -> None:
 
 async def _find_missing(stage: Stage, js: JetStream) -> None:
     damage = await find_damage(js, stage.run.names, 0)
-    stage.expect(damage.missing and not damage.nothing, f"nothing to repair: {damage}")
+    stage.expect(damage.missing and not damage.is_empty, f"nothing to repair: {damage}")
 
 
 async def _delete(stream: str, position: int, js: JetStream) -> None:

@@ -103,7 +103,7 @@ async def test_no_failure_of_an_outage_is_a_receivers_not_even_the_first() -> No
     network.is_down = True
     first = await network.all(5)
     assert errors(first) == {OUTAGE}
-    assert all(isinstance(each, Failed) and each.ours for each in first)
+    assert all(isinstance(each, Failed) and each.is_our_failure for each in first)
     assert network.changes == [True]
     began = now()
     assert errors(await network.all()) == {OUTAGE}

@@ -82,24 +82,24 @@ def test_an_outage_of_ours_is_not_a_failure_of_the_receiver(last: f.AttemptFaile
 
 def test_a_failing_receiver_that_has_its_alert_may_leave_memory_until_that_ends() -> None:
     """Otherwise each dead receiver would stay in memory without end."""
-    assert not FAILING.unfinished
+    assert not FAILING.is_unfinished
     raised = replace(after_round(FAILING, 300), unpublished_alerts=())
-    assert not raised.unfinished
-    assert replace(raised, failing_since=None).unfinished
+    assert not raised.is_unfinished
+    assert replace(raised, failing_since=None).is_unfinished
 
 
 def test_a_disabled_receiver_that_has_its_alert_may_leave_memory_until_that_ends() -> None:
     disabled = replace(GOOD, disabled="gone", disabled_at=START)
-    assert disabled.unfinished
+    assert disabled.is_unfinished
     raised = replace(after_round(disabled, 1), unpublished_alerts=())
-    assert not raised.unfinished
-    assert replace(raised, disabled="").unfinished
+    assert not raised.is_unfinished
+    assert replace(raised, disabled="").is_unfinished
 
 
 def test_a_receiver_that_is_disabled_after_its_removal_may_be_forgotten() -> None:
     """An attempt may end after that, and no alert comes of it."""
     removed = State(receiver=RECEIVER, removed_at=START, disabled="gone", failing_since=START)
-    assert not removed.unfinished
+    assert not removed.is_unfinished
     late = evolve(removed, dead_letter(START + 1))
     assert (late.dead_letter_at, alert_changes(late, None, seen(), START + 2)) == (0.0, [])
 
@@ -247,13 +247,13 @@ def test_a_removal_ends_all_alerts_and_a_configuration_that_is_not_known_ends_no
     assert over.why == "it was removed"
     assert not evolve(
         evolve(removed, over), f.AlertsPublished(receiver=RECEIVER, number=over.number)
-    ).unfinished
+    ).is_unfinished
 
 
 def test_owed_events_bring_a_receiver_back_and_are_bounded() -> None:
     state = after_round(FAILING, 300)
     assert [each.number for each in state.unpublished_alerts] == [1, 2]
-    assert state.unfinished
+    assert state.is_unfinished
     assert state.wakes_at == 0.0
     published = evolve(state, f.AlertsPublished(receiver=RECEIVER, number=1))
     assert [each.number for each in published.unpublished_alerts] == [2]

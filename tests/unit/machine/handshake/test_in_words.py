@@ -33,7 +33,7 @@ def test_an_unverified_receiver_says_what_its_handshake_came_to() -> None:
     )
     assert shown(failed, UNPROVEN)["resume_at"] == "2023-11-14T22:14:02.000Z"
     assert "a handshake is under way" in why(failed, UNPROVEN, View(handshake_under_way=True), NOW, backlog=1)
-    alone = View(bounds=NoBounds(handshakes_known=False))
+    alone = View(bounds=NoBounds(all_know_handshakes=False))
     assert "upgrade it" in why(failed, UNPROVEN, alone, NOW, backlog=1)
     elsewhere = State(receiver="a.b", handshake=replace(known, key="another URL"))
     assert shown(elsewhere, UNPROVEN)["handshake"] == {

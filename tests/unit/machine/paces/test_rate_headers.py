@@ -164,4 +164,4 @@ def test_long_headers_are_read_in_time() -> None:
     [(Quota(24, 60, 100), True), (Quota(25, 60, 100), False), (Quota(10, 60), True), (Quota(11, 60), False)],
 )
 def test_little_is_a_quarter_of_the_quota_or_ten_requests(quota: Quota, little: bool) -> None:
-    assert quota.little is little
+    assert quota.is_nearly_used_up is little

@@ -103,6 +103,11 @@ class TestRateHeaders:
         pace = self.learn(Pace(), Quota(20, 1, 100))
         assert RateHeaders(20.0).limits(pace, NOW) == PaceLimits()
 
+    def test_a_burst_that_would_use_up_what_is_left_is_spread(self) -> None:
+        pace = self.learn(Pace(), Quota(20, 10, 100))
+        assert RateHeaders(2.0, burst=20).limits(pace, NOW) == PaceLimits(per_second=2, limited_by="headers")
+        assert RateHeaders(1.0, burst=10).limits(pace, NOW) == PaceLimits()
+
     def test_much_left_sets_no_limit_and_ends_one(self) -> None:
         assert self.learn(Pace(), Quota(50, 30, 100)) == Pace()
         assert self.learn(self.learn(Pace(), Quota(6, 30, 100)), Quota(99, 60, 100)) == Pace()

@@ -242,7 +242,7 @@ def test_a_dead_letter_of_a_transform_that_is_gone_has_no_hash() -> None:
 def test_a_transform_waits_for_nodes_that_would_send_the_original() -> None:
     actor = Receiver()
     actor.policy = policy(order="relaxed", transform=DROP)
-    older = NoBounds(transforms_known=False)
+    older = NoBounds(all_know_transforms=False)
     step = actor.step(policy_adopted=False, bounds=older)
     assert isinstance(step, s.WaitUntil)
     assert step.rule is Rule.OLDER_NODES_TRANSFORM
@@ -256,7 +256,7 @@ def test_a_transform_waits_for_nodes_that_would_send_the_original() -> None:
     assert isinstance(actor.step(policy_adopted=False, bounds=older), c.Adopt)
 
 
-OLDER = NoBounds(transforms_known=False)
+OLDER = NoBounds(all_know_transforms=False)
 
 
 def waiting_for_nodes(order: Any = "strict", **members: Any) -> Actor:

@@ -61,7 +61,7 @@ async def test_a_dead_receiver_without_events_leaves_memory_and_still_has_its_al
     world = failing()
     await world.until(lambda: bool(world.journal.of(f.AlertsPublished)))
     world.put(policy(retry=Retry(max_attempts=1), alerts=SOON))
-    await world.until(lambda: world.host.actors[RECEIVER].resting)
+    await world.until(lambda: world.host.actors[RECEIVER].is_resting)
     assert RECEIVER not in world.host.parked
     world.crash(snapshots=True)
     await world.pass_time(60)
@@ -106,10 +106,10 @@ async def test_a_time_in_which_no_attempt_may_start_is_not_a_failure_of_the_rece
     """The owner has no lease, or a journal that takes nothing; it judges before the receiver answers."""
     world = failing(alerts=AlertSettings(failing_after_s=20))
     await world.until(lambda: bool(world.journal.of(f.AttemptFailed)))
-    world.within_lease, world.journal.stalled = stalls, stalls
+    world.within_lease, world.journal.is_stalled = stalls, stalls
     await world.pass_time(600)
     world.sender.reply, world.sender.latency_s = lambda _: answer(200), 9.0
-    world.within_lease, world.journal.stalled = True, False
+    world.within_lease, world.journal.is_stalled = True, False
     await world.until_settled(1)
     await world.pass_time(ROUNDS_S)
     assert published(world) == []

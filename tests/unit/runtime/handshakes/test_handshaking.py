@@ -200,9 +200,9 @@ async def test_an_actor_in_a_handshake_stays_in_memory() -> None:
     actor = await world.host.residents.when_loaded(RECEIVER)
     checking = asyncio.get_running_loop().create_task(verify(actor))
     await world.until(lambda: bool(world.sender.made))
-    assert not actor.resting
+    assert not actor.is_resting
     await checking
-    await world.until(lambda: actor.resting)
+    await world.until(lambda: actor.is_resting)
 
 
 @in_virtual_time
@@ -409,6 +409,6 @@ async def test_an_unproven_receiver_leaves_memory_with_its_alert_once_nothing_wa
     world.publish()
     await world.until(lambda: bool(world.alerts.stored))
     await world.pass_time(3600)
-    assert RECEIVER not in world.host.actors or world.actor.resting
+    assert RECEIVER not in world.host.actors or world.actor.is_resting
     raised = [each.kind for each in world.journal.folded[RECEIVER].alerts if each.raised]
     assert raised == ["handshake_failed"]

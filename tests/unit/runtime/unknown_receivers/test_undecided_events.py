@@ -4,7 +4,7 @@ import pytest
 
 from actors.ids import UNKNOWN_RECEIVERS
 from actors.machine import facts as f
-from actors.memory.retention import Needed
+from actors.memory.retention import NeededPosition
 from actors.runtime.unknown_receivers import decision_rounds
 from actors.runtime.unknown_receivers.decision_rounds import READ_AT_ONCE
 from actors.runtime.unknown_receivers.undecided_events import WAITING_MAX
@@ -42,7 +42,7 @@ async def test_an_undecided_event_does_not_keep_what_came_before_it() -> None:
     world.policies.unavailable = True
     flood(world, 1)
     await world.until(lambda: world.journal.floor == 101)
-    assert world.host.needed() == Needed(101, UNKNOWN_RECEIVERS)
+    assert world.host.needed() == NeededPosition(101, UNKNOWN_RECEIVERS)
 
 
 @in_virtual_time
@@ -195,11 +195,11 @@ async def test_undecided_events_are_given_up_if_the_stream_is_full() -> None:
     flood(world, 10)
     await world.until(lambda: world.journal.floor == 10)
     world.journal.append()
-    assert world.host.needed() == Needed(1, UNKNOWN_RECEIVERS)
+    assert world.host.needed() == NeededPosition(1, UNKNOWN_RECEIVERS)
     world.host.evict("", 7)
     await all_buried(world, 6)
     assert {each.reason for each in world.dead_letters.buried} == {"evicted"}
-    await world.until(lambda: world.host.needed() == Needed(7, UNKNOWN_RECEIVERS))
+    await world.until(lambda: world.host.needed() == NeededPosition(7, UNKNOWN_RECEIVERS))
     assert world.journal.folded[UNKNOWN_RECEIVERS].parked
 
 
@@ -229,10 +229,10 @@ async def test_positions_without_undecided_events_are_passed_over(
     world.publish(200)
     flood(world, 1)
     await world.until(lambda: world.host.shard_unacked.unacked_count == 0)
-    assert world.host.needed() == Needed(1, UNKNOWN_RECEIVERS)
+    assert world.host.needed() == NeededPosition(1, UNKNOWN_RECEIVERS)
     world.host.evict("", 2)
     await all_buried(world, 1)
-    await world.until(lambda: world.host.needed() == Needed(202, UNKNOWN_RECEIVERS))
+    await world.until(lambda: world.host.needed() == NeededPosition(202, UNKNOWN_RECEIVERS))
     world.policies.unavailable = False
     world.crash()
     await all_buried(world, 2)

@@ -141,7 +141,7 @@ class RandomCourse:
         journal, shard_unacked = self.world.journal, self.world.host.shard_unacked
         if shard_unacked.unacked_count or journal.confirmed_index < journal.index:
             return False
-        return not any(each.unfinished for each in journal.folded.values())
+        return not any(each.is_unfinished for each in journal.folded.values())
 
     def check_end(self) -> None:
         facts, stored = self.world.journal.facts, self.world.stream.messages

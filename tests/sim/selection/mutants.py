@@ -10,16 +10,16 @@ from actors.machine.state import State
 from actors.runtime import live_state
 from streams.nats.wire_names import EVENT_REGION
 from streams.routing import routed_events
-from streams.routing.choosing.choice import ReceiverChoice
-from streams.routing.choosing.sending_rules import SendingRules
 from streams.routing.fanout import copy_headers
 from streams.routing.read_requests import WaitingEvent
+from streams.routing.selection.receiver_selection import ReceiverSelection
+from streams.routing.selection.sending_rules import SendingRules
 from streams.routing.tenants import Tenants
-from tests.sim.choosing import scenarios
 from tests.sim.mutants.mutant import Mutant
+from tests.sim.selection import scenarios
 
 _put = SendingRules.put
-_advance = ReceiverChoice.advance
+_advance = ReceiverSelection.advance
 
 
 def _keep_the_first(rules: SendingRules, receiver: str, policy: Policy | None) -> None:
@@ -27,8 +27,8 @@ def _keep_the_first(rules: SendingRules, receiver: str, policy: Policy | None) -
         _put(rules, receiver, policy)
 
 
-async def _end_after_one_turn(choosing: ReceiverChoice) -> bool:
-    return await _advance(choosing) or True
+async def _end_after_one_turn(selection: ReceiverSelection) -> bool:
+    return await _advance(selection) or True
 
 
 def _match_behind_others(tenants: Tenants[WaitingEvent], event: WaitingEvent) -> None:
@@ -52,13 +52,13 @@ def _discard_without_number(
     return decide(state, policy, command, at, bucket)
 
 
-CHOOSING_MUTANTS = [
+SELECTION_MUTANTS = [
     Mutant("filter-kept", "a changed filter holds for events that are published a second later",
            ((SendingRules, "put", _keep_the_first),), scenarios.a_filter_changes),
-    Mutant("turn-is-the-last", "a choice goes on until all filters are judged",
-           ((ReceiverChoice, "advance", _end_after_one_turn),), scenarios.a_choice_takes_several_turns),
-    Mutant("turn-goes-behind", "an event whose choice goes on stays before those that follow it",
-           ((Tenants, "match_later", _match_behind_others),), scenarios.a_choice_takes_several_turns),
+    Mutant("turn-is-the-last", "a selection goes on until all filters are judged",
+           ((ReceiverSelection, "advance", _end_after_one_turn),), scenarios.a_selection_takes_several_turns),
+    Mutant("turn-goes-behind", "an event whose selection goes on stays before those that follow it",
+           ((Tenants, "match_later", _match_behind_others),), scenarios.a_selection_takes_several_turns),
     Mutant("copy-without-region", "a copy keeps the region of its event",
            ((routed_events, "copy_headers", _headers_without_region),),
            scenarios.an_event_waits_as_the_region_changes),

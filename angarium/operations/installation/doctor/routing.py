@@ -1,10 +1,10 @@
-"""Events that are not routed, as `angarium doctor` shows them: those that wait, and those in no partition."""
+"""Checks for events that are not routed: those that wait, and those that belong to no partition."""
 
 from collections.abc import Mapping
 
 from actors.errors import Unusable
 from actors.tenant_settings import TenantSettings
-from angarium.operations.installation.doctor.finding import Finding, problem, warning
+from angarium.operations.installation.doctor.findings import Finding, are, problem, warning
 from angarium.operations.routing_delays import RoutingDelay, routing_delays
 from angarium.quantities import count_text
 from streams.installation.topology import Installation
@@ -12,14 +12,14 @@ from streams.nats.jetstream import JetStream
 from streams.storage.strays import count_stray_events
 
 TENANTS_SHOWN_MAX = 10
-FLOOD_REMEDY = "they are routed in turns with other tenants'; find out what publishes them"
+FLOOD_REMEDY = "find out what publishes them; they are routed in turns with those of other tenants"
 STRAY_REMEDY = "find out what publishes to subjects with a token * or >: such events reach no receiver"
 
 
-async def unrouted_findings(
+async def check_unrouted(
     js: JetStream, installation: Installation, tenants: Mapping[str, TenantSettings]
 ) -> list[Finding]:
-    """A line for each tenant whose events wait to be routed. Raises `Unavailable` and `ApiError`."""
+    """Find the tenants whose events wait to be routed. Raises `Unavailable` and `ApiError`."""
     try:
         found = await routing_delays(js, installation.names, installation.shards, tenants, None)
     except Unusable as error:
@@ -38,10 +38,10 @@ def _finding(delay: RoutingDelay) -> Finding:
     return warning("tenants", f"{floods}: {delay.waiting_text()}", FLOOD_REMEDY)
 
 
-async def stray_findings(js: JetStream, installation: Installation) -> list[Finding]:
-    """A line that counts the events in no partition, if any. Raises `Unavailable` and `ApiError`."""
+async def check_strays(js: JetStream, installation: Installation) -> list[Finding]:
+    """Count the events that belong to no partition. Raises `Unavailable` and `ApiError`."""
     count = await count_stray_events(js, installation.names, installation.shards)
     if not count:
         return []
-    why = f"{count:,} belong to no partition, so that no node routes them"
-    return [warning("events", why, STRAY_REMEDY)]
+    text = f"{are(count, 'event')} in no partition, so that no node routes them"
+    return [warning("events", text, STRAY_REMEDY)]

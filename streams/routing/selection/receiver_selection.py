@@ -1,9 +1,9 @@
-"""The choice of an event's receivers, by their regions and filters, in turns.
+"""The selection of an event's receivers, by their regions and filters, in turns.
 
 Nothing else runs while a filter is judged, and one event may have thousands of receivers with costly filters.
-So other work has a turn after a few steps, and a choice goes on only in its tenant's next turn once it has
-taken all steps of this one. What was judged stays judged; the body is decoded again. Equal filters are judged
-once.
+So other work has a turn after a few steps, and a selection continues only in its tenant's next turn once it
+has taken all steps of this one. What was judged stays judged; the body is decoded again. Equal filters are
+judged once.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 
 from actors.configuration.filters.judging import Filter, FilterAnswer, FilterResult, decode_body
 from actors.machine.event import Event
-from streams.routing.choosing.failures import ChoiceTotals, FailedFilter
-from streams.routing.choosing.sending_rules import SendingRule
+from streams.routing.selection.selection_totals import FailedFilter, SelectionTotals
+from streams.routing.selection.sending_rules import SendingRule
 
 STEPS_A_TURN = 20_000
-"""Steps after which a choice goes on only in its tenant's next turn."""
+"""Steps after which a selection continues only in its tenant's next turn."""
 STEPS_IN_A_ROW = 5_000
 """Steps after which other work has a turn: a millisecond at most."""
 JUDGEMENT_STEPS = 10
@@ -24,8 +24,8 @@ BYTES_A_STEP = 16
 """Bytes of a body that are decoded in the time of a step."""
 
 
-class ReceiverChoice:
-    """The choice among the `receivers` that subscribe to an event, with the `rules` of some of them.
+class ReceiverSelection:
+    """The selection among the `receivers` that subscribe to an event, with the `rules` of some of them.
 
     `on_failure`: called for each filter that cannot be judged. It must neither block nor raise.
     `steps_in_a_row`: the steps since other work had a turn.
@@ -38,7 +38,7 @@ class ReceiverChoice:
         event: Event,
         receivers: tuple[str, ...],
         rules: Mapping[str, SendingRule],
-        totals: ChoiceTotals,
+        totals: SelectionTotals,
         on_failure: Callable[[FailedFilter], None] = lambda failed: None,
     ) -> None:
         self._event = event
@@ -59,7 +59,7 @@ class ReceiverChoice:
                 self._left.setdefault(rule.filter.text, (rule.filter, []))[1].append(receiver)
 
     @property
-    def chosen(self) -> tuple[str, ...]:
+    def receivers(self) -> tuple[str, ...]:
         """The receivers that get the event, once all are judged."""
         if not self._not_sent:
             return self._receivers

@@ -17,7 +17,7 @@ from streams.bounded_gather import gather_bounded
 from streams.buckets.sealing_marker import is_sealing, mark_sealing
 from streams.buckets.stored_configurations import KeysUsed, Unopened
 from streams.nats.retry import retry_for_command
-from streams.sealing.documents import IN_CLEAR
+from streams.sealing.documents import UNENCRYPTED
 from streams.sealing.keys import Keys
 
 RECEIVERS_AT_ONCE = 16
@@ -40,14 +40,14 @@ class KeyUse(Struct, frozen=True, kw_only=True):
 
     - `present`: the key that seals here; None without a key file.
     - `receivers`: how many have a secret that is sealed with each key.
-    - `in_clear`: those with a secret that is not sealed.
+    - `unencrypted`: those with a secret that is not sealed.
     - `unopened`: why secrets cannot be opened, by receiver; empty without a key file.
-    - `required`: no process may store new secrets in clear.
+    - `required`: no process may store new secrets unencrypted.
     """
 
     present: str | None
     receivers: dict[str, int]
-    in_clear: list[str]
+    unencrypted: list[str]
     unopened: dict[str, tuple[str, ...]]
     required: bool
 
@@ -86,17 +86,17 @@ async def key_use(access: Access) -> KeyUse:
 
 async def count_keys(access: Access, uses: Mapping[str, KeysUsed]) -> KeyUse:
     """Count the receivers by the keys that seal their secrets. Raises `Unavailable`."""
-    receivers, in_clear = Counter[str](), list[str]()
+    receivers, unencrypted = Counter[str](), list[str]()
     for name, use in uses.items():
         for key in use.keys:
-            if key == IN_CLEAR:
-                in_clear.append(name)
+            if key == UNENCRYPTED:
+                unencrypted.append(name)
             else:
                 receivers[key] += 1
     return KeyUse(
         present=access.keys().present,
         receivers=dict(sorted(receivers.items())),
-        in_clear=in_clear,
+        unencrypted=unencrypted,
         unopened={name: use.unopened for name, use in uses.items() if use.unopened},
         required=await retry_for_command(is_sealing, access.js, access.names),
     )

@@ -14,8 +14,8 @@ from actors.machine.handshake.proof import handshake_key
 from actors.machine.numbering import Frontier
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import Alert, Handshake, State
-from angarium.operations.installation.doctor import unhealthy_findings
-from angarium.operations.installation.doctor.finding import Finding
+from angarium.operations.installation.doctor import receivers
+from angarium.operations.installation.doctor.findings import Finding
 from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts
 from streams.installation.topology import Names
 from streams.journal_feed.recent import RecentFlushes
@@ -43,7 +43,7 @@ def server(nats_url: str) -> Server:
 
 
 async def told(js: JetStream, names: Names) -> list[Finding]:
-    return await unhealthy_findings.unhealthy_findings(js, installation(names.prefix))
+    return await receivers.check_receivers(js, installation(names.prefix))
 
 
 async def test_unhealthy_receivers_are_named_the_worst_first(js: JetStream, names: Names) -> None:
@@ -63,29 +63,29 @@ async def test_unhealthy_receivers_are_named_the_worst_first(js: JetStream, name
     assert [each.level for each in findings] == ["warning"] * 8
     assert all(each.ok for each in findings)
     assert findings[0].text == (
-        "7 of 9 unhealthy, as of 0s ago: "
+        "7 of 9 receivers are unhealthy (as of 0s ago): "
         "1 disabled, 1 unverified, 1 offline, 1 failing, 1 throttled, 2 behind"
     )
     assert [each.text for each in findings[1:]] == [
-        "acme.gone has been disabled for 2h (it answered 410); 1 waits, the oldest for 1h",
-        "acme.unproven has not proved itself for 2m; 1 waits, the oldest for 1m",
-        "acme.offline has been offline for 1h; 1 waits, the oldest for 1m",
-        "acme.failing has been failing for 2m; 1 waits, the oldest for 1m",
-        "acme.throttled is throttled for 59m more; 1 waits, the oldest for 1m",
-        "acme.behind is far behind; 1 waits, the oldest for 3h",
-        "acme.paused is paused; 1 waits, the oldest for 1h",
+        "acme.gone has been disabled for 2h (it answered 410); 1 event waits, the oldest for 1h",
+        "acme.unproven has not proved itself for 2m; 1 event waits, the oldest for 1m",
+        "acme.offline has been offline for 1h; 1 event waits, the oldest for 1m",
+        "acme.failing has been failing for 2m; 1 event waits, the oldest for 1m",
+        "acme.throttled is throttled for 59m more; 1 event waits, the oldest for 1m",
+        "acme.behind is far behind; 1 event waits, the oldest for 3h",
+        "acme.paused is paused; 1 event waits, the oldest for 1h",
     ]
     assert [(each.remedy, each.command.removeprefix("angarium ")) for each in findings[1:]] == [
-        ("when it works again, resume it", "receiver resume acme.gone"),
-        ("it does not prove itself; its state says why", "inspect acme.unproven"),
-        ("its state says why", "inspect acme.offline"),
-        ("its state says why", "inspect acme.failing"),
-        ("the receiver asked for this pause; to end it now", "receiver resume acme.throttled"),
-        ("it waits for our nodes; its state says more", "inspect acme.behind"),
-        ("to end the pause, resume it", "receiver resume acme.paused"),
+        ("resume it when it works again", "receiver resume acme.gone"),
+        ("find the reason in its state", "inspect acme.unproven"),
+        ("find the reason in its state", "inspect acme.offline"),
+        ("find the reason in its state", "inspect acme.failing"),
+        ("resume it to end the pause that it asked for", "receiver resume acme.throttled"),
+        ("find in its state why it waits for our nodes", "inspect acme.behind"),
+        ("resume it to end the pause", "receiver resume acme.paused"),
     ]
     assert findings[1].sentence.endswith(
-        ": when it works again, resume it (angarium receiver resume acme.gone)"
+        ": resume it when it works again (angarium receiver resume acme.gone)"
     )
 
 
@@ -109,7 +109,7 @@ async def test_healthy_receivers_are_only_counted(js: JetStream, names: Names) -
     (finding,) = await told(js, names)
     assert (finding.level, finding.text) == (
         "ok",
-        "2 configured; none has failed for a minute or is far behind (as of 0s ago)",
+        "2 receivers are configured; none has failed for a minute or is far behind (as of 0s ago)",
     )
 
 
@@ -118,8 +118,8 @@ async def test_ten_of_many_are_named_and_all_are_counted(js: JetStream, names: N
         await put(js, names, disabled(f"acme.r{number}", NOW))
     findings = await told(js, names)
     assert len(findings) == 11
-    assert findings[0].text == "30 of 30 unhealthy, as of 0s ago: 30 disabled"
-    assert findings[0].sentence.endswith(": the worst are below (angarium receiver list)")
+    assert findings[0].text == "30 of 30 receivers are unhealthy (as of 0s ago): 30 disabled"
+    assert findings[0].sentence.endswith(": list them all (angarium receiver list)")
 
 
 async def test_a_receiver_that_has_caught_up_since_it_parked_is_healthy(js: JetStream, names: Names) -> None:
@@ -141,9 +141,9 @@ async def test_a_receiver_that_names_a_profile_which_nodes_lack_is_unhealthy(
     alert = Alert(kind="misconfigured", raised_at=NOW - 60, raised=True)
     await put(js, names, waits("acme.typo", NOW - 60, alerts=(alert,)))
     found = await told(js, names)
-    assert [(each.ailment, each.text, each.command) for each in found[1:]] == [(
+    assert [(each.condition, each.text, each.command) for each in found[1:]] == [(
         "misconfigured",
-        "acme.typo has had a configuration that no node can use, for 1m; 1 waits, the oldest for 1m",
+        "acme.typo has had a configuration that no node can use, for 1m; 1 event waits, the oldest for 1m",
         "angarium inspect acme.typo",
     )]  # fmt: skip
 
@@ -169,25 +169,25 @@ async def test_a_user_without_permission_is_told_so(
     (finding,) = await told(js, names)
     assert finding.level == "warning"
     assert finding.text == (
-        "0 configured; their state cannot be read: NATS does not permit this user to do that"
+        "0 receivers are configured; their state cannot be read: NATS does not permit this user to do that"
     )
 
 
 def test_a_snapshot_of_a_healthy_receiver_costs_one_comparison() -> None:
     state = State(receiver="acme.well", opened=True, frontier=Frontier(position=7))
     standing, raw = ReceiverSnapshot("acme.well", 0, state), b'{"url":"https://x.example/"}'
-    assert unhealthy_findings.judge(standing, state, b"never parsed", NOW) is None
+    assert receivers.judge(standing, state, b"never parsed", NOW) is None
     failing = msgspec.structs.replace(state, failing_since=NOW - HOUR)
-    found = unhealthy_findings.judge(standing, failing, raw, NOW)
+    found = receivers.judge(standing, failing, raw, NOW)
     assert found is not None
-    assert found.ailment == "offline"
+    assert found.condition == "offline"
 
 
 def test_time_after_a_failure_of_the_node_is_not_reported() -> None:
     refused = f.AttemptFailed(receiver="acme.well", events=(), at=NOW - HOUR + 5, attempt=2, ours=True)
     state = State(receiver="acme.well", opened=True, failing_since=NOW - HOUR, last=refused)
     raw = b'{"url":"https://x.example/"}'
-    assert unhealthy_findings.judge(ReceiverSnapshot("acme.well", 0, state), state, raw, NOW) is None
+    assert receivers.judge(ReceiverSnapshot("acme.well", 0, state), state, raw, NOW) is None
 
 
 BUSY = Counts(attempts=15, settled=15, busy_ms=14_900.0)
@@ -211,14 +211,14 @@ async def test_the_remedy_of_a_receiver_that_is_behind_fits_what_limits_it(
     recently.counts["acme.slow"] = counts
     snapshot = ReceiverSnapshot("acme.slow", 0, waits("acme.slow", NOW - HOUR))
     policy = Policy(url="https://x.example/", rates=(rate,) if rate else ())
-    receiver = unhealthy_findings.UnhealthyReceiver("behind", NOW - HOUR, phase, snapshot, policy)
-    remedy = unhealthy_findings.remedy_for(receiver, BacklogCount(9, NOW - HOUR), recently, NOW)
+    receiver = receivers.UnhealthyReceiver("behind", NOW - HOUR, phase, snapshot, policy)
+    remedy = receivers.remedy_for(receiver, BacklogCount(9, NOW - HOUR), recently, NOW)
     assert ("rate" in remedy[0] + remedy[1]) == (limited_by == "rate")
-    assert remedy == unhealthy_findings.REMEDIES_BEHIND[limited_by]
+    assert remedy == receivers.REMEDIES_BEHIND[limited_by]
 
 
 def test_each_limit_has_a_remedy() -> None:
-    assert unhealthy_findings.REMEDIES_BEHIND.keys() == {*get_args(Bottleneck), None}
+    assert receivers.REMEDIES_BEHIND.keys() == {*get_args(Bottleneck), None}
     assert {each[0] for each in LIMITED} == {*get_args(Bottleneck)} - {"unknown", "batch"}, (
         "no batch waits that long"
     )

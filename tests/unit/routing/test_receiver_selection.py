@@ -1,4 +1,4 @@
-"""The choice of an event's receivers: regions, filters, turns, and what is counted of failures."""
+"""The selection of an event's receivers: regions, filters, turns, and what is counted of failures."""
 
 import asyncio
 from itertools import pairwise
@@ -8,10 +8,10 @@ import pytest
 
 from actors.configuration.filters.judging import Filter, FilterAnswer, decode_body, filter_of
 from actors.configuration.policy import Policy
-from streams.routing.choosing import choice as module
-from streams.routing.choosing.choice import ReceiverChoice
-from streams.routing.choosing.failures import ChoiceTotals, FailedFilter
-from streams.routing.choosing.sending_rules import SendingRule, SendingRules
+from streams.routing.selection import receiver_selection as module
+from streams.routing.selection.receiver_selection import ReceiverSelection
+from streams.routing.selection.selection_totals import FailedFilter, SelectionTotals
+from streams.routing.selection.sending_rules import SendingRule, SendingRules
 from tests.unit.worlds.values import event, policy
 
 BODY = b'{"total": 7}'
@@ -22,35 +22,35 @@ def rule(text: str | None = None, *regions: str) -> SendingRule:
     return SendingRule(regions, None if text is None else filter_of(text))
 
 
-def choice(
+def selection(
     rules: dict[str, SendingRule], *, receivers: tuple[str, ...] = ("acme.a", "acme.b", "acme.c"),
-    totals: ChoiceTotals | None = None, body: bytes = BODY, **members: Any,
-) -> ReceiverChoice:  # fmt: skip
-    return ReceiverChoice(event(5, body=body, **members), receivers, rules, totals or ChoiceTotals())
+    totals: SelectionTotals | None = None, body: bytes = BODY, **members: Any,
+) -> ReceiverSelection:  # fmt: skip
+    return ReceiverSelection(event(5, body=body, **members), receivers, rules, totals or SelectionTotals())
 
 
 async def test_a_receiver_gets_what_its_region_and_its_filter_let_through() -> None:
-    totals = ChoiceTotals()
+    totals = SelectionTotals()
     rules = {"acme.a": rule("total > `9`"), "acme.b": rule("total", "eu"), "acme.c": rule(None, "us")}
-    chosen = choice(rules, totals=totals, region="eu")
-    assert not chosen.is_complete
-    assert await chosen.advance()
-    assert chosen.chosen == ("acme.b",)
+    mine = selection(rules, totals=totals, region="eu")
+    assert not mine.is_complete
+    assert await mine.advance()
+    assert mine.receivers == ("acme.b",)
     assert (totals.filtered, totals.outside_region) == (1, 1)
     assert set(totals.failures.values()) == {0}
 
 
 async def test_an_event_without_a_region_goes_to_all_of_them() -> None:
-    chosen = choice({"acme.a": rule(None, "eu")})
-    assert chosen.is_complete
-    assert chosen.chosen == ("acme.a", "acme.b", "acme.c")
+    mine = selection({"acme.a": rule(None, "eu")})
+    assert mine.is_complete
+    assert mine.receivers == ("acme.a", "acme.b", "acme.c")
 
 
 def test_a_body_is_decoded_only_if_a_filter_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(module, "decode_body")
-    assert choice({"acme.a": rule(None, "eu")}, region="us").is_complete
-    assert choice({"acme.a": rule("total", "eu")}, region="us").is_complete
-    assert choice({}).chosen == ("acme.a", "acme.b", "acme.c")
+    assert selection({"acme.a": rule(None, "eu")}, region="us").is_complete
+    assert selection({"acme.a": rule("total", "eu")}, region="us").is_complete
+    assert selection({}).receivers == ("acme.a", "acme.b", "acme.c")
 
 
 async def test_the_body_is_decoded_once_and_equal_filters_are_judged_once(
@@ -73,20 +73,20 @@ async def test_the_body_is_decoded_once_and_equal_filters_are_judged_once(
     for number, each in enumerate(MANY):
         filter_of.cache_clear()  # As after many filters of others: equal texts are other objects.
         rules[each] = rule("total > `9`" if number % 2 else "total")
-    chosen = choice(rules, receivers=MANY)
-    assert await chosen.advance()
-    assert chosen.chosen == MANY[::2]
+    mine = selection(rules, receivers=MANY)
+    assert await mine.advance()
+    assert mine.receivers == MANY[::2]
     assert (decoded, judged) == ([BODY], ["total", "total > `9`"])
 
 
 async def test_a_filter_that_cannot_be_judged_is_counted_and_told_and_sends_nothing() -> None:
     told = list[FailedFilter]()
-    totals = ChoiceTotals()
+    totals = SelectionTotals()
     rules = {"acme.a": rule("length(total)"), "acme.b": rule("length(total)"), "acme.c": rule("total")}
     order = event(5, body=BODY, type="order.paid")
-    chosen = ReceiverChoice(order, tuple(rules), rules, totals, told.append)
-    assert await chosen.advance()
-    assert chosen.chosen == ("acme.c",)
+    mine = ReceiverSelection(order, tuple(rules), rules, totals, told.append)
+    assert await mine.advance()
+    assert mine.receivers == ("acme.c",)
     assert totals.failures == {"not_json": 0, "failed": 2, "too_costly": 0}
     assert totals.filtered == 2
     (failed,) = told
@@ -111,7 +111,7 @@ async def test_dear_filters_go_on_in_the_next_turn_and_let_others_work(
     monkeypatch.setattr(Filter, "judge", noted)
     body = b'{"all": [%s]}' % b",".join([b"1"] * 500)
     rules = {each: rule(f"length(all[?@ != `{number}`]) > `0`") for number, each in enumerate(MANY)}
-    chosen = choice(rules, receivers=MANY, body=body)
+    mine = selection(rules, receivers=MANY, body=body)
     turns, ticks = 0, list[int]()
 
     async def others() -> None:
@@ -123,13 +123,13 @@ async def test_dear_filters_go_on_in_the_next_turn_and_let_others_work(
     done = False
     while not done:
         before = len(steps)
-        done = await chosen.advance()
+        done = await mine.advance()
         turns += 1
         if not done:
             await asyncio.sleep(0)  # As the router does, which has other tenants.
         assert sum(steps[before:]) < module.STEPS_A_TURN + max(steps)
     working.cancel()
-    assert chosen.chosen == tuple(each for each in MANY if each != MANY[1])
+    assert mine.receivers == tuple(each for each in MANY if each != MANY[1])
     assert turns > 10
     for one, other in pairwise(ticks):
         assert sum(steps[one:other]) < module.STEPS_IN_A_ROW + max(steps)

@@ -1,4 +1,4 @@
-"""Receivers whose filter fails on most of their events, as `angarium doctor` names them.
+"""Checks the filters of receivers: names those that fail on most of their last events.
 
 Nodes count such failures, but only the node that routes a tenant does, and not by receiver. So the last
 events are judged again here, of a few receivers.
@@ -16,7 +16,7 @@ from actors.errors import InvalidPolicy
 from actors.ids import tenant_of
 from actors.machine.event import Event
 from angarium.operations.configurations.trials.filter_trial import count_failed, subscribes, tried_events
-from angarium.operations.installation.doctor.finding import Finding, warning
+from angarium.operations.installation.doctor.findings import Finding, warning
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.topology import Installation
 from streams.nats.jetstream import JetStream
@@ -29,8 +29,8 @@ EVENTS_MIN = 5
 """Events below which nothing is said about a filter."""
 
 
-async def filter_findings(js: JetStream, installation: Installation) -> list[Finding]:
-    """A line for each receiver whose filter fails on most events. Raises `Unavailable` and `ApiError`."""
+async def check_filters(js: JetStream, installation: Installation) -> list[Finding]:
+    """Find the receivers whose filter fails on most events. Raises `Unavailable` and `ApiError`."""
     names, findings = installation.names, list[Finding]()
     configurations = await StoredConfigurations(js, names).all()
     checked = islice(_with_filters(configurations), RECEIVERS_MAX)
@@ -48,7 +48,7 @@ async def filter_findings(js: JetStream, installation: Installation) -> list[Fin
                 (why, _), *_ = Counter(each.why for each in tried if each.why).most_common(1)
                 text = f"the filter of {receiver} fails on {failed} of its last {len(tried)} events: {why}"
                 command = f"angarium receiver test-filter {receiver}"
-                findings.append(warning("filters", text, "correct it", command))
+                findings.append(warning("filters", text, "correct the filter", command))
     return findings
 
 

@@ -15,8 +15,8 @@ from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.wire_names import DEAD_TRANSFORM
 from streams.routing import tenants
-from streams.routing.choosing import choice
 from streams.routing.lanes import Lanes
+from streams.routing.selection import receiver_selection
 from tests.contract.support.faults import after
 from tests.contract.support.routers import (
     PARTITION,
@@ -57,8 +57,8 @@ async def test_a_filter_lets_some_events_through_in_their_order(
     assert await stored(js, names, A) == [body(total) for total in range(6, 10)]
     assert await stored(js, names, B) == [body(total) for total in range(10)]
     assert await stored(js, names, C) == []
-    choices = owner.totals.choices
-    assert (owner.totals.copies, choices.filtered, owner.totals.unmatched) == (14, 6, 0)
+    selections = owner.totals.selections
+    assert (owner.totals.copies, selections.filtered, owner.totals.unmatched) == (14, 6, 0)
 
 
 async def test_an_event_that_no_filter_lets_through_is_routed(
@@ -82,7 +82,7 @@ async def test_an_event_that_cannot_be_judged_is_counted_and_not_sent(
     last = await announce(js, names, b"[%s]" % b",".join([b"[]"] * 20_000))
     await settled(js, names, last)
     assert await stored(js, names, A) == []
-    assert owner.totals.choices.failures == {"failed": 1, "not_json": 1, "too_costly": 1}
+    assert owner.totals.selections.failures == {"failed": 1, "not_json": 1, "too_costly": 1}
 
 
 async def test_a_region_decides_who_gets_a_copy_and_the_copy_keeps_it(
@@ -103,7 +103,7 @@ async def test_a_region_decides_who_gets_a_copy_and_the_copy_keeps_it(
     assert [each.headers.get("Angarium-Region", "") for each in await copies(js, names, C)] == [
         "eu", "us", "asia", "",
     ]  # fmt: skip
-    assert (owner.totals.choices.outside_region, owner.totals.malformed) == (3, 1)
+    assert (owner.totals.selections.outside_region, owner.totals.malformed) == (3, 1)
 
 
 async def test_a_changed_filter_holds_for_later_events(
@@ -145,10 +145,10 @@ async def _never() -> None:
     await until(lambda: False)
 
 
-async def test_choices_that_take_many_turns_keep_the_order_and_leave_turns_to_others(
+async def test_selections_that_take_many_turns_keep_the_order_and_leave_turns_to_others(
     js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choice, "STEPS_A_TURN", 1)
+    monkeypatch.setattr(receiver_selection, "STEPS_A_TURN", 1)
     receivers = [f"acme.r{number}" for number in range(20)]
     for number, receiver in enumerate(receivers):
         await put(js, names, receiver, filter=f"total != `{number}`")

@@ -1,4 +1,4 @@
-"""The unhealthy receivers, as `angarium doctor` names them: the worst few, and the total number.
+"""Checks the receivers: counts the unhealthy ones, and names the worst few.
 
 It reads the snapshots that nodes write every five seconds, and asks no node. It keeps only one line for each
 unhealthy receiver, so 100,000 receivers take a few seconds and no more memory than their configurations.
@@ -22,9 +22,18 @@ from actors.machine.facts import DISABLED_WHY
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.times_as_text import age_text
-from angarium.operations.installation.doctor.finding import Finding, ReceiverAilment, ok, problem, warning
+from angarium.operations.installation.doctor.findings import (
+    READ_STATE,
+    Finding,
+    ReceiverCondition,
+    are,
+    ok,
+    problem,
+    warning,
+)
 from angarium.operations.receiver_list.listing import phase_of, policy_of
-from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts, limit
+from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts, bottleneck_of
+from angarium.quantities import count_text
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.topology import Installation
 from streams.journal_feed.recent import RecentFlushes
@@ -50,31 +59,32 @@ PARSED_IN_A_TURN_MAX = 256
 CHECKED_RECEIVERS_MAX = 200
 """Receivers whose backlog is checked in the stream, to find the worst that are behind."""
 
-WORST_FIRST: tuple[ReceiverAilment, ...] = get_args(ReceiverAilment)
+WORST_FIRST: tuple[ReceiverCondition, ...] = get_args(ReceiverCondition)
 _RESUME, _INSPECT = "angarium receiver resume {}", "angarium inspect {}"
-_ASKED_FOR_A_PAUSE = ("the receiver asked for this pause; to end it now", _RESUME)
-_REMEDIES: dict[ReceiverAilment, tuple[str, str]] = {
-    "misconfigured": ("its state says why", _INSPECT),
-    "disabled": ("when it works again, resume it", _RESUME),
-    "unverified": ("it does not prove itself; its state says why", _INSPECT),
-    "offline": ("its state says why", _INSPECT),
-    "failing": ("its state says why", _INSPECT),
-    "throttled": _ASKED_FOR_A_PAUSE,
+_READ_STATE = (READ_STATE, _INSPECT)
+_END_PAUSE = ("resume it to end the pause that it asked for", _RESUME)
+_REMEDIES: dict[ReceiverCondition, tuple[str, str]] = {
+    "misconfigured": _READ_STATE,
+    "disabled": ("resume it when it works again", _RESUME),
+    "unverified": _READ_STATE,
+    "offline": _READ_STATE,
+    "failing": _READ_STATE,
+    "throttled": _END_PAUSE,
 }
 """The remedy, and the command for it."""
 REMEDIES_BEHIND: dict[Bottleneck | None, tuple[str, str]] = {
     "rate": (
-        "its rate is used up; if the receiver can take more, raise it",
+        "raise its rate, which is used up, if the receiver can take more",
         "angarium receiver set {} --rate …",
     ),
-    "latency": ("it answers slowly; its state says more", _INSPECT),
-    "batch": ("its state says more", _INSPECT),
-    "node": ("it waits for our nodes; its state says more", _INSPECT),
-    "failure": ("its state says why", _INSPECT),
-    "throttle": _ASKED_FOR_A_PAUSE,
-    "pause": ("to end the pause, resume it", _RESUME),
-    "unknown": ("its state says more", _INSPECT),
-    None: ("its state says more", _INSPECT),
+    "latency": ("find in its state how slowly it answers", _INSPECT),
+    "batch": _READ_STATE,
+    "node": ("find in its state why it waits for our nodes", _INSPECT),
+    "failure": _READ_STATE,
+    "throttle": _END_PAUSE,
+    "pause": ("resume it to end the pause", _RESUME),
+    "unknown": _READ_STATE,
+    None: _READ_STATE,
 }
 """The remedy for a receiver that is far behind, by what limits it."""
 
@@ -82,30 +92,30 @@ REMEDIES_BEHIND: dict[Bottleneck | None, tuple[str, str]] = {
 class UnhealthyReceiver(Struct, frozen=True):
     """A receiver that is unhealthy since a time, by its snapshot."""
 
-    ailment: ReceiverAilment
+    condition: ReceiverCondition
     since: float
     phase: Phase
     snapshot: ReceiverSnapshot
     policy: Policy | None = None
 
 
-async def unhealthy_findings(
+async def check_receivers(
     js: JetStream,
     installation: Installation,
     on_snapshot: Callable[[ReceiverSnapshot], None] = lambda snapshot: None,
 ) -> list[Finding]:
-    """Examine the receivers. Raises `Unavailable` and `ApiError`.
+    """Find the unhealthy receivers. Raises `Unavailable` and `ApiError`.
 
     `on_snapshot`: gets each snapshot that is read.
     """
     configurations = await StoredConfigurations(js, installation.names).all()
     findings = await _invalid(configurations)
-    total = f"{len(configurations)} configured"
+    total = are(len(configurations), "receiver")
     try:
         shards = await shard_progress(js, installation.names, installation.shards)
         found = await _unhealthy(js, installation, configurations, on_snapshot)
     except NotPermitted as error:
-        return [*findings, warning("receivers", f"{total}; their state cannot be read: {error}")]
+        return [*findings, warning("receivers", f"{total} configured; their state cannot be read: {error}")]
     except Unusable as error:
         return [*findings, problem("receivers", str(error))]
     shown = await _worst(js, installation, found, shards)
@@ -113,12 +123,12 @@ async def unhealthy_findings(
     as_of = f"as of {age_text(age_s)} ago"
     if not found:
         return findings or [
-            ok("receivers", f"{total}; none has failed for a minute or is far behind ({as_of})")
+            ok("receivers", f"{total} configured; none has failed for a minute or is far behind ({as_of})")
         ]
-    counts = Counter(each.ailment for each in found.values())
-    each = ", ".join(f"{counts[ailment]} {ailment}" for ailment in WORST_FIRST if counts[ailment])
-    text = f"{len(found)} of {len(configurations)} unhealthy, {as_of}: {each}"
-    more = ("the worst are below", "angarium receiver list") if len(found) > len(shown) else ("", "")
+    counts = Counter(each.condition for each in found.values())
+    each = ", ".join(f"{counts[condition]} {condition}" for condition in WORST_FIRST if counts[condition])
+    text = f"{len(found)} of {len(configurations)} receivers are unhealthy ({as_of}): {each}"
+    more = ("list them all", "angarium receiver list") if len(found) > len(shown) else ("", "")
     return [*findings, warning("receivers", text, *more), *shown]
 
 
@@ -134,7 +144,7 @@ async def _invalid(configurations: dict[str, Configuration]) -> list[Finding]:
             if len(findings) < RECEIVERS_SHOWN_MAX:
                 text = f"the configuration of {name} is not in force: {error}"
                 line = problem("receivers", text, "put a valid one", f"angarium receiver put {name} …")
-                findings.append(replace(line, receiver=name, ailment="misconfigured"))
+                findings.append(replace(line, receiver=name, condition="misconfigured"))
             else:
                 more += 1
     if more:
@@ -165,7 +175,7 @@ async def _unhealthy(
 
 
 def judge(snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float) -> UnhealthyReceiver | None:
-    """Find the ailment of a receiver, if any. Most receivers need one comparison."""
+    """The condition of a receiver; None if it is healthy. Most receivers need one comparison."""
     oldest_at = _oldest_at(state)
     unproven_since = state.handshake.failing_since if state.handshake else None
     fails = state.failing_since is not None or unproven_since is not None
@@ -213,23 +223,23 @@ async def _worst(
     """A line for each of the worst. A receiver that has caught up is removed from `found`."""
     now, lines = time.time(), list[Finding]()
     recently = RecentCounts(RecentFlushes(js, installation.names))
-    if _with_ailment(found, "behind"):
+    if _in_condition(found, "behind"):
         await recently.read_on()
-    ranked = [sorted(_with_ailment(found, each), key=lambda receiver: receiver.since) for each in WORST_FIRST]
+    ranked = [sorted(_in_condition(found, each), key=lambda receiver: receiver.since) for each in WORST_FIRST]
     for receiver in islice(
-        merge(*ranked, key=lambda receiver: WORST_FIRST.index(receiver.ailment)), CHECKED_RECEIVERS_MAX
+        merge(*ranked, key=lambda receiver: WORST_FIRST.index(receiver.condition)), CHECKED_RECEIVERS_MAX
     ):
         name = receiver.snapshot.receiver
         waits = await count_waiting(
             js, installation.names, receiver.snapshot, shards[receiver.snapshot.shard]
         )
-        if receiver.ailment == "behind" and now - (waits.oldest_at or now) <= BEHIND_AFTER_S:
+        if receiver.condition == "behind" and now - (waits.oldest_at or now) <= BEHIND_AFTER_S:
             del found[name]
         else:
-            text = f"{name} {_ailment_text(receiver, now)}; {_waiting_text(waits, now)}"
+            text = f"{name} {_condition_text(receiver, now)}; {_waiting_text(waits, now)}"
             remedy, command = remedy_for(receiver, waits, recently, now)
             line = warning("receivers", text, remedy, command.format(name))
-            lines.append(replace(line, receiver=name, ailment=receiver.ailment))
+            lines.append(replace(line, receiver=name, condition=receiver.condition))
         if len(lines) == RECEIVERS_SHOWN_MAX:
             break
     return lines
@@ -239,22 +249,24 @@ def remedy_for(
     receiver: UnhealthyReceiver, waits: BacklogCount, recently: RecentCounts, now: float
 ) -> tuple[str, str]:
     """The remedy for a receiver; if it is far behind, for what limits it."""
-    if receiver.ailment != "behind":
-        return _REMEDIES[receiver.ailment]
-    limited_by = limit(
+    if receiver.condition != "behind":
+        return _REMEDIES[receiver.condition]
+    limited_by = bottleneck_of(
         recently.counts.get(receiver.snapshot.receiver, Counts()), recently.span_s, waiting=waits.count,
         oldest_s=now - (waits.oldest_at or now), phase=receiver.phase, policy=receiver.policy,
     )  # fmt: skip
     return REMEDIES_BEHIND[limited_by]
 
 
-def _with_ailment(found: dict[str, UnhealthyReceiver], ailment: ReceiverAilment) -> list[UnhealthyReceiver]:
-    return [each for each in found.values() if each.ailment == ailment]
+def _in_condition(
+    found: dict[str, UnhealthyReceiver], condition: ReceiverCondition
+) -> list[UnhealthyReceiver]:
+    return [each for each in found.values() if each.condition == condition]
 
 
-def _ailment_text(receiver: UnhealthyReceiver, now: float) -> str:
+def _condition_text(receiver: UnhealthyReceiver, now: float) -> str:
     state, since = receiver.snapshot.state, age_text(now - receiver.since)
-    match receiver.ailment:
+    match receiver.condition:
         case "misconfigured":
             return f"has had a configuration that no node can use, for {since}"
         case "disabled":
@@ -263,7 +275,7 @@ def _ailment_text(receiver: UnhealthyReceiver, now: float) -> str:
         case "unverified":
             return f"has not proved itself for {since}"
         case "offline" | "failing":
-            return f"has been {receiver.ailment} for {since}"
+            return f"has been {receiver.condition} for {since}"
         case "throttled":
             until = state.throttled_until if state else now
             return f"is throttled for {age_text(until - now)} more"
@@ -273,6 +285,6 @@ def _ailment_text(receiver: UnhealthyReceiver, now: float) -> str:
 
 def _waiting_text(waits: BacklogCount, now: float) -> str:
     if waits.oldest_at is None:
-        return "nothing waits"
+        return "no event waits"
     wait = "waits" if waits.count == 1 else "wait"
-    return f"{waits.count:,} {wait}, the oldest for {age_text(now - waits.oldest_at)}"
+    return f"{count_text(waits.count, 'event')} {wait}, the oldest for {age_text(now - waits.oldest_at)}"

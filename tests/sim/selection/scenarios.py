@@ -1,4 +1,4 @@
-"""Regions and filters that change, and choices that take several turns."""
+"""Regions and filters that change, and selections that take several turns."""
 
 from tests.sim.plan import Plan
 from tests.sim.stage import R, Stage, staged
@@ -21,7 +21,7 @@ def a_filter_changes() -> None:
         stage.expect(stage.checkers.starts == 2, "the receiver gets what it does not want, or too little")
 
 
-def a_choice_takes_several_turns() -> None:
+def a_selection_takes_several_turns() -> None:
     """Events wait for a router whose tenant may judge one filter in a turn; the first event needs two."""
     with staged(Plan(receivers=(R, OTHER), filter_steps=1)) as stage:
         stage.put(filter="@ != `4`")
@@ -81,6 +81,6 @@ def _node(stage: Stage) -> Process:
 
 
 ALL = [
-    a_filter_changes, a_choice_takes_several_turns, an_event_waits_as_the_region_changes,
+    a_filter_changes, a_selection_takes_several_turns, an_event_waits_as_the_region_changes,
     a_direct_send_belongs_to_another_region, the_region_goes_after_an_event_was_discarded,
 ]  # fmt: skip

@@ -18,7 +18,7 @@ class FailedFilter(Struct, frozen=True):
     why: str
 
 
-class ChoiceTotals(Struct):
+class SelectionTotals(Struct):
     """Totals of the copies that were not made. They count again if another owner routes an event again.
 
     - `filtered`: a filter did not let the event through, or could not be judged.
