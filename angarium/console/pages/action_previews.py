@@ -42,7 +42,7 @@ OFFERS: dict[str, Offer] = {
     each.action: each
     for each in (
         Offer("pause", "Pause", "Its events wait until it is resumed."),
-        Offer("resume", "Resume", "Ends a pause, a disablement, backoff and throttling."),
+        Offer("resume", "Resume", "Ends a pause, disablement, backoff, throttling and a learnt pace."),
         Offer("ping", "Ping", "Posts one event of the type angarium.ping, without a number."),
         Offer("verify", "Verify", "Asks the receiver to prove itself now."),
         Offer("skip", "Skip one event", "Makes the oldest event a dead letter.", is_dangerous=True),
@@ -58,7 +58,7 @@ def offered(session: ConsoleSession, live: StateDocument | None) -> list[Offer]:
     waits, phase = bool(live["backlog"]), live["phase"]
     useless = {
         "pause": phase == "paused",
-        "resume": phase in ("idle", "active"),
+        "resume": phase in ("idle", "active") and not live.get("pace"),
         "verify": not live.get("handshake"),
         "skip": not waits,
         "forget": not waits,
