@@ -93,6 +93,37 @@ class OwnOutage(Protocol):
         ...
 
 
+class DownHosts(Protocol):
+    """The hosts that cannot be connected to; `count`: how many there are."""
+
+    count: int
+
+    def may_try(self, receiver: str, policy: Policy) -> bool:
+        """True if an attempt may start now: its host is up, or it is the turn of this receiver, which ends.
+
+        If not, its actor is woken for its turn, or once the host is up.
+        """
+        ...
+
+    def is_down(self, policy: Policy) -> bool:
+        """True if the host of a receiver with this configuration is down."""
+        ...
+
+
+class NoDownHosts:
+    """Hosts that can always be connected to."""
+
+    count: int = 0
+
+    def may_try(self, receiver: str, policy: Policy) -> bool:
+        """True: nothing holds an attempt back."""
+        return True
+
+    def is_down(self, policy: Policy) -> bool:
+        """False: no host is down."""
+        return False
+
+
 class NoOutage:
     """A node that can always connect to some host."""
 

@@ -307,8 +307,10 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return f"waiting for more events for its batch, which is sent at {_moment(at, now)} at the latest"
         case WaitUntil(_, Rule.OLDER_NODES_TRANSFORM):
             return "a node of an older version knows no transforms: upgrade it"
-        case Rest(Rule.OUTAGE):
+        case Rest(Rule.OUTAGE) | WaitUntil(_, Rule.OUTAGE):
             return "this node can connect to no host, and only makes probes until it can"
+        case Rest(Rule.DOWN_HOST) | WaitUntil(_, Rule.DOWN_HOST):
+            return "its host cannot be connected to: its receivers try it in turn, one at a time"
         case Rest(Rule.UNCONFIRMED | Rule.UNREADY):
             return "waiting for NATS to confirm what was recorded"
         case Rest(Rule.BURIALS_FULL):

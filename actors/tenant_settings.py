@@ -24,6 +24,7 @@ class TenantSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     - `rate`: the most events a second that are routed; None: no limit.
     - `backlog_max_bytes`, `dead_letters_max_bytes`: what may wait for its receivers, and what may lie among
       the dead letters; None: as much as there is room for.
+    - `attempts_max`: attempts at its receivers that are under way on one node at a time; None: no limit.
     - `alerts`: limits of alerts about its receivers.
     """
 
@@ -31,6 +32,7 @@ class TenantSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rate: Rate | None = None
     backlog_max_bytes: Annotated[int, Meta(ge=1 << 20)] | None = None
     dead_letters_max_bytes: Annotated[int, Meta(ge=1 << 20)] | None = None
+    attempts_max: Annotated[int, Meta(ge=1, le=16_384)] | None = None
     alerts: InstallationAlerts = InstallationAlerts()
 
 
@@ -63,6 +65,15 @@ class SettingsByTenant(Struct, frozen=True):
         """The limit of the tenant's events in the router; None if it has none."""
         rate = self.for_tenant(tenant).rate
         return None if rate is None else RateLimit(rate.per_second, rate.burst_max)
+
+    def attempts_max(self, tenant: str) -> int | None:
+        """The attempts of a tenant that are under way on one node at a time; None if it has no limit."""
+        return self.for_tenant(tenant).attempts_max
+
+    @property
+    def has_budgets(self) -> bool:
+        """True if the attempts of some tenant are limited."""
+        return any(each.attempts_max is not None for each in self.by_name.values())
 
     def alert_limits(self, receiver: str, own: AlertSettings) -> AlertLimits:
         """The limits of alerts about a receiver, whose configuration may set its `own`."""

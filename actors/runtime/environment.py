@@ -18,6 +18,8 @@ from actors.ports import (
     Backlog,
     Clock,
     DeadLetterWriter,
+    DownHosts,
+    NoDownHosts,
     NoOutage,
     OwnOutage,
     Policies,
@@ -61,6 +63,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `all_know_transforms`: asked before a transform is adopted; if not, events wait for it.
     - `all_know_paces`: asked before a learnt pace is recorded; if not, nothing is learnt.
     - `outage`: asked before each attempt; tells whether this node can connect to no host.
+    - `down_hosts`: asked before each attempt; gives turns to the receivers of a host that is down.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
     """
 
@@ -82,6 +85,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     alerts: AlertWriter
     alert_limits: Callable[[str, AlertSettings], AlertLimits]
     outage: OwnOutage = field(default_factory=NoOutage)
+    down_hosts: DownHosts = field(default_factory=NoDownHosts)
     may_record_alerts: Callable[[], bool] = lambda: True
     all_know_handshakes: Callable[[], bool] = lambda: True
     all_know_transforms: Callable[[], bool] = lambda: True
@@ -105,6 +109,7 @@ class ActorEnvironment(Protocol):
     failing: FailingReceivers
     refuse: Callable[[str], None]
     outage: OwnOutage
+    down_hosts: DownHosts
     epoch: int
     claimed_at: float
     claim_position: int

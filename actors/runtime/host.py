@@ -62,6 +62,7 @@ class Host:
         self.on_health_change = ports.on_health_change
         self.on_alert = ports.on_alert
         self.outage = ports.outage
+        self.down_hosts = ports.down_hosts
         self.all_know_handshakes = ports.all_know_handshakes
         self.all_know_transforms = ports.all_know_transforms
         self.all_know_paces = ports.all_know_paces

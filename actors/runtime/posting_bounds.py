@@ -40,6 +40,12 @@ class PostingBounds:
         return outage.since is None or policy is None or outage.may_try(self._live.receiver, policy)
 
     @property
+    def may_try_host(self) -> bool:
+        """True unless the receiver's host is down; then it is woken for its turn, which this takes."""
+        hosts, policy = self._environment.down_hosts, self._live.policy
+        return not hosts.count or policy is None or hosts.may_try(self._live.receiver, policy)
+
+    @property
     def room(self) -> int:
         """Number of further events that may be in flight, or settled and not confirmed."""
         return UNCONFIRMED_MAX - self._live.unconfirmed_deliveries - len(self._in_flight)

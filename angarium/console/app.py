@@ -12,7 +12,14 @@ from msgspec.structs import replace
 from angarium.access import Access
 from angarium.api.api_state import ApiState
 from angarium.api.problems import problem_for
-from angarium.console.admission import SESSION, SESSION_COOKIE, SignInNeeded, guard, session_of
+from angarium.console.admission import (
+    SESSION,
+    SignInNeeded,
+    guard,
+    is_from_elsewhere,
+    own_address,
+    session_of,
+)
 from angarium.console.console_state import CONSOLE, ConsoleState
 from angarium.console.pages import (
     dead_letters,
@@ -28,10 +35,9 @@ from angarium.console.pages import (
     sign_in,
 )
 from angarium.console.sessions import ConsoleSession
-from angarium.console.showing.answers import cookie, page, redirect
+from angarium.console.showing.answers import page, redirect
 
 PATH = "/console"
-FORM_BYTES_MAX = 64 << 10
 
 BEHIND_SIGN_IN = (
     overview.show_overview,
@@ -85,7 +91,7 @@ def routes() -> Litestar:
         },
         exception_handlers={SignInNeeded: _to_sign_in, Exception: _error_page},
         openapi_config=None,
-        request_max_body_size=FORM_BYTES_MAX,
+        request_max_body_size=None,
         logging_config=None,
         debug=False,
     )
@@ -107,7 +113,14 @@ def _access_of(scope: Scope) -> Access:
 
 
 def _to_sign_in(request: Request[Any, Any, Any], error: SignInNeeded) -> Response[bytes]:
-    return redirect(error.back, cookie(request, SESSION_COOKIE, "", 0))
+    """The way to the sign-in.
+
+    A link from elsewhere, such as an alert, comes without the cookie: the page is asked for once more, from
+    ourselves. The cookie stays, since it may be that of a session.
+    """
+    if is_from_elsewhere(request):
+        return page(request, "again.html", None, status=200, again=own_address(request))
+    return redirect(error.back)
 
 
 def _error_page(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -9,6 +9,7 @@ from angarium.api.admission.request_rates import RequestRates
 from angarium.api.api_state import ApiState
 from angarium.api.problems import result_of
 from angarium.api.recent_findings import FindingsAndAlerts
+from angarium.api.requests.request_limits import RequestLimits
 from angarium.console.recent_values import RecentValues
 from angarium.console.sessions import ConsoleSession, ConsoleSessions
 from angarium.operations.installation import fleet
@@ -27,14 +28,16 @@ SESSION_STREAMS_MAX = 4
 class ConsoleState:
     """The console over the state of a process of the API.
 
-    - `sign_ins`: the rate at which each address may try to sign in.
+    - `sign_ins`: the rate at which each address may try wrong tokens.
+    - `form_limits`: forms that are being read, by tenant, or by address before there is a session.
     - `overviews`: the totals of a tenant, or of all, and the receivers whose events wait longest.
     """
 
     def __init__(self, api: ApiState) -> None:
         self.api = api
-        self.sessions = ConsoleSessions(api.valid)
+        self.sessions = ConsoleSessions(api.valid, lambda: api.is_ready)
         self.sign_ins = RequestRates()
+        self.form_limits = RequestLimits()
         self.overviews: RecentValues[str, TopScreen] = RecentValues(self._overview_reader)
         self.nodes: RecentValues[str, SeenNodes] = RecentValues(lambda _: self._nodes)
         self.shards: RecentValues[str, list[SeenShard]] = RecentValues(lambda _: self._shards)

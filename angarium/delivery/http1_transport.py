@@ -21,6 +21,7 @@ from angarium.delivery.connections.connect import (
 from angarium.delivery.connections.guard import Allowed
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, ConnectionLimits, Key, Pool
 from angarium.delivery.connections.slow_lane import SLOW_EXCHANGE_S, SlowLane
+from angarium.delivery.connections.tenant_budgets import BudgetTurn, TenantBudgets
 from angarium.delivery.egress.paths import EgressPath, EgressPaths
 from angarium.delivery.http_exchange.http1 import Http1Connection
 from angarium.delivery.http_exchange.target import Target
@@ -40,12 +41,14 @@ OnConnected = Callable[[str, Target, str], None]
 """Takes the receiver, its target, and the address that was connected to."""
 
 _NO_ROOM = "no connection became free in time"
+_OVER_BUDGET = "its tenant has as many attempts under way as it may (setting attempts_max)"
 
 
 class Http1Transport:
     """A `Transport`, to be created while the event loop runs, since it belongs to that loop.
 
-    `on_connected`: called with each connection that was opened without a proxy.
+    `on_connected`: called with each connection that was opened without a proxy. `budgets`: those of tenants;
+    None if no tenant has one.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Http1Transport:
         *,
         limits: ConnectionLimits = DEFAULT_LIMITS,
         on_connected: OnConnected = lambda receiver, target, address: None,
+        budgets: TenantBudgets | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._paths = paths
@@ -61,11 +65,14 @@ class Http1Transport:
         self._pool = Pool(limits)
         self._slow_lane = SlowLane(limits)
         self._on_connected = on_connected
+        self._budgets = budgets
 
     def post(self, request: Request) -> Coroutine[Any, Any, Response | Failure]:
         """See `Transport`."""
+        if self._budgets is not None and (turn := self._budgets.turn(request.receiver)) is not None:
+            return self._post_within_budget(request, turn)
         slow = self._slow_lane.has(request.receiver, request.target)
-        return self._post_in_turn(request) if slow else self._post(request)
+        return self._post_in_turn(request, self._loop.time()) if slow else self._post(request)
 
     def proxy_connections(self) -> dict[str, int]:
         """Connections through each proxy, by its name, that are open or being opened."""
@@ -79,8 +86,17 @@ class Http1Transport:
         """See `Transport`."""
         await self._pool.close()
 
-    async def _post_in_turn(self, request: Request) -> Response | Failure:
+    async def _post_within_budget(self, request: Request, turn: BudgetTurn) -> Response | Failure:
         started_at = self._loop.time()
+        with turn:
+            if not await turn.begin(started_at + request.timeout_s):
+                latency_s = self._loop.time() - started_at
+                return Failure(kind=FailureKind.OVERLOAD, detail=_OVER_BUDGET, latency_s=latency_s)
+            if self._slow_lane.has(request.receiver, request.target):
+                return await self._post_in_turn(request, started_at)
+            return await self._post(request, started_at)
+
+    async def _post_in_turn(self, request: Request, started_at: float) -> Response | Failure:
         with self._slow_lane.turn(request.target, request.receiver) as turn:
             if await turn.begin(started_at + request.timeout_s):
                 return await self._post(request, started_at)
@@ -102,7 +118,7 @@ class Http1Transport:
                     self._slow_lane.learn(request.receiver, request.target, slow=True)
                 return Failure(
                     kind=why.kind, detail=why.detail, latency_s=self._loop.time() - started_at,
-                    unreached=why.kind in UNREACHED,
+                    unreached=why.kind in UNREACHED, silent_s=why.silent_s,
                 )  # fmt: skip
             begun_at = self._loop.time()
             try:

@@ -22,6 +22,7 @@ from actors.machine.event import Event
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt, BatchAttempt
 from angarium import __version__
+from angarium.delivery.connections.down_hosts import DownHosts
 from angarium.delivery.custom_signing import CustomSigner, custom_signer
 from angarium.delivery.formats import envelope, format_event
 from angarium.delivery.handshake import USUAL_ORIGIN, check_proof, origin_lines, question
@@ -35,10 +36,13 @@ from angarium.delivery.http_exchange.transport import (
     Response,
     Transport,
 )
-from angarium.delivery.own_outage.watch import OutageWatch
+from angarium.delivery.own_outage.watch import CONTACT, OutageWatch
 from angarium.delivery.shaping.body_shaper import BodyShaper
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
 
+SILENT_MIN_S = 3.0
+"""Time without a reaction to a request for a connection from which on a host counts as unreached: a receiver
+with a shorter timeout must not stop its neighbours."""
 BATCH_TYPE = "angarium.batch"
 """The type of a POST with several events."""
 PREPARED_MAX = 8192
@@ -73,7 +77,7 @@ class HttpSender:
 
     `traceparent` makes the header of each attempt if traces are exported; else `ids` makes trace ids.
     `profile_names` finds the profiles that a configuration names. `origin` names the sender in handshakes.
-    `watch` judges failures that may be an outage of this node.
+    `watch` judges failures that may be an outage of this node; `down_hosts` learns from all others.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class HttpSender:
         profile_names: Callable[[Policy], ProfileNames] = lambda policy: NO_PROFILES,
         origin: str = USUAL_ORIGIN,
         watch: OutageWatch | None = None,
+        down_hosts: DownHosts | None = None,
     ) -> None:
         self._transport = transport
         self._clock = clock
@@ -94,6 +99,7 @@ class HttpSender:
         self._profile_names = profile_names
         self._origin = origin
         self._watch = watch
+        self._down_hosts = down_hosts
         self._prepared: dict[str, _Prepared] = {}
         self._shaper = BodyShaper()
 
@@ -129,23 +135,26 @@ class HttpSender:
                     lines = self._lines(attempt, prepared, event, number, body) + formatted.lines
             case _:
                 assert_never(attempt)
-        outcome = _outcome(
-            await self._transport.post(
-                Request(
-                    receiver=attempt.receiver,
-                    target=prepared.target,
-                    lines=lines,
-                    body=body,
-                    timeout_s=attempt.policy.timeout_s,
-                    may_start=attempt.may_start,
-                    profiles=prepared.profiles,
-                )
+        hosts = self._down_hosts if prepared.profiles.proxy is None else None
+        if hosts is not None and hosts.count:
+            hosts.begun(attempt.receiver, prepared.target)
+        answer = await self._transport.post(
+            Request(
+                receiver=attempt.receiver,
+                target=prepared.target,
+                lines=lines,
+                body=body,
+                timeout_s=attempt.policy.timeout_s,
+                may_start=attempt.may_start,
+                profiles=prepared.profiles,
             )
         )
-        watch = self._watch
-        if watch is None or (isinstance(outcome, Answered) and not watch.doubts):
-            return outcome  # The most frequent case.
-        return await watch.seen(attempt.receiver, attempt.policy, outcome)
+        outcome, watch = _outcome(answer), self._watch
+        if watch is not None and (watch.doubts or not isinstance(outcome, Answered)):
+            outcome = await watch.seen(attempt.receiver, attempt.policy, outcome)
+        if hosts is not None and (hosts.count or not isinstance(outcome, Answered)):
+            _tell(hosts, attempt.receiver, prepared.target, answer, outcome)
+        return outcome
 
     async def _handshake(self, attempt: Attempt, prepared: _Prepared) -> Outcome:
         """Ask for the proof that the configuration requires, within the same bounds as an attempt."""
@@ -292,6 +301,25 @@ def _configured_lines(policy: Policy) -> list[bytes]:
         b"%b: %b" % (name.encode("ascii"), value.strip(" \t").encode("latin-1"))
         for name, value in headers.items()
     ]
+
+
+def _tell(
+    hosts: DownHosts, receiver: str, target: Target, answer: Response | Failure, outcome: Outcome
+) -> None:
+    """Tell what an attempt says about its host; nothing if this node failed."""
+    if isinstance(answer, Response) or answer.kind in CONTACT:
+        hosts.reached(target)
+    elif isinstance(outcome, Failed) and not outcome.is_our_failure and is_unreached(answer):
+        hosts.unreached(receiver, target)
+    else:
+        hosts.ended(receiver, target)
+
+
+def is_unreached(failure: Failure) -> bool:
+    """True if a failure shows that no receiver of its host can connect, whatever timeout it has."""
+    if failure.kind in (FailureKind.CONNECT, FailureKind.RESOLVE):
+        return True
+    return failure.kind is FailureKind.TIMEOUT and failure.silent_s >= SILENT_MIN_S
 
 
 def _outcome(outcome: Response | Failure) -> Outcome:

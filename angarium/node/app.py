@@ -14,16 +14,20 @@ from typing import Any, TypeVar, assert_never
 import msgspec
 
 import angarium
+from actors.configuration.policy import Policy
 from actors.memory.unacked import NodeHolders
 from actors.ports import Sender
 from actors.tenant_settings import SettingsByTenant
 from angarium.access import connect_options, key_file
+from angarium.delivery.connections.down_hosts import DownHosts
 from angarium.delivery.connections.guard import Guard
 from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.connections.resolver import DnsResolver
+from angarium.delivery.connections.tenant_budgets import TenantBudgets
 from angarium.delivery.egress.paths import EgressPaths
-from angarium.delivery.http1_transport import Http1Transport
+from angarium.delivery.http1_transport import Http1Transport, OnConnected
+from angarium.delivery.http_exchange.target import Target
 from angarium.delivery.http_exchange.transport import Transport
 from angarium.delivery.own_outage.prober import Prober
 from angarium.delivery.own_outage.watch import OutageWatch
@@ -170,20 +174,27 @@ async def open_node(
     sealing = key_file(settings)
     wire = await connect(connect_options(settings))
     prober = Prober(guard)
-    outage = OutageWatch(
-        prober, address_of=prober.address_of,
-        has_own_path=lambda policy: paths.profiles_of(policy).proxy is not None,
-    )  # fmt: skip
-    transport = _transport(settings, guard, paths, outage)
+
+    def has_proxy(policy: Policy) -> bool:
+        return paths.profiles_of(policy).proxy is not None
+
+    outage = OutageWatch(prober, address_of=prober.address_of, has_own_path=has_proxy)
+    down_hosts = DownHosts(has_own_path=has_proxy)
+
+    def connected(receiver: str, target: Target, address: str) -> None:
+        outage.connected(receiver, target, address)
+        down_hosts.reached(target)
+
+    transport = _transport(settings, guard, paths, connected)
     sender = HttpSender(
         transport, traceparent=traceparent, profile_names=paths.profiles_of, origin=settings.origin,
-        watch=outage,
+        watch=outage, down_hosts=down_hosts,
     )  # fmt: skip
     reloading = asyncio.ensure_future(paths.reload_changed_files())
     reloading.add_done_callback(reporting("the files of proxies and TLS profiles are no longer read again"))
     try:
         async with joined_node(
-            wire, settings, SystemTime(), sender, outage=outage,
+            wire, settings, SystemTime(), sender, outage=outage, down_hosts=down_hosts,
             saturated=ThreadLoad(), on_complete=on_complete, tracing=tracing, runs=runs,
             proxy_connections=transport.proxy_connections if isinstance(transport, Http1Transport) else dict,
             keys=lambda: sealing.value,
@@ -205,11 +216,13 @@ async def open_node(
         await wire.close()
 
 
-def _transport(settings: Settings, guard: Guard, paths: EgressPaths, outage: OutageWatch) -> Transport:
+def _transport(settings: Settings, guard: Guard, paths: EgressPaths, connected: OnConnected) -> Transport:
     limits = ConnectionLimits(connections_max=connections_max(), per_host_max=per_host_max(settings.workers))
     match settings.transport:
         case "http1":
-            return Http1Transport(paths, limits=limits, on_connected=outage.connected)
+            tenants = SettingsByTenant(settings.tenants)
+            budgets = TenantBudgets(tenants.attempts_max) if tenants.has_budgets else None
+            return Http1Transport(paths, limits=limits, on_connected=connected, budgets=budgets)
         case "httpx":
             from angarium.delivery.httpx_transport import HttpxTransport  # Only this needs the extra.
 
@@ -233,13 +246,14 @@ async def joined_node(
     proxy_connections: Callable[[], Mapping[str, int]] = dict,
     keys: Callable[[], Keys] = no_keys,
     outage: OutageWatch | None = None,
+    down_hosts: DownHosts | None = None,
 ) -> AsyncIterator[Node]:
     """A member of the fleet over given ports; leaving hands its shards over.
 
     `saturated` returns True if the event loop has no time to spare. `on_complete` is called when all
     configurations are known: before the first shard is claimed, unless the node is alone and there are many
     (`early_start`, which takes `patience_s`). `keys` open the secrets in configurations.
-    `outage` holds attempts back while this node can connect to no host.
+    `outage` and `down_hosts` hold attempts back.
     """
     js = JetStream(wire)
     await js.start()
@@ -263,14 +277,13 @@ async def joined_node(
         sender=sender, readers=readers, pull_room=PullRoom(), loads=LoadSlots(begin=PacedStarts().begin),
         burials_at_once=asyncio.Semaphore(1), routing=routing, totals=NodeTotals(), health_log=health_log,
         saturated=saturated, holders=NodeHolders(), drain_s=settings.drain_s, tracing=tracing, outage=outage,
-        replay_keep_s=settings.replay_keep_s, metrics_names=settings.metrics_names,
+        replay_keep_s=settings.replay_keep_s, metrics_names=settings.metrics_names, down_hosts=down_hosts,
         proxy_connections=proxy_connections,
     )  # fmt: skip
     node = Node(context, settings.shards)
     inboxes = Inboxes(settings.inbox_prefix, *settings.answer_inboxes)
     control = ControlServer(wire, names, ReceiverControl(node), inboxes, NodeControl(members))
-    identity = _identity(settings, time.wall())
-    tell = partial(_statistics, node)
+    identity, tell = _identity(settings, time.wall()), partial(_statistics, node)
     service = MicroService(wire, identity, control.subject, control.totals, tell, inboxes)
     reading_configurations = asyncio.ensure_future(read_configurations(configurations, on_complete))
     reading_configurations.add_done_callback(reporting("the configurations could not be read"))

@@ -76,6 +76,8 @@ class Node:
         context.members.on_others(self._on_other_heartbeat)
         context.members.owned = self._delivering_shards
         context.members.has_outage = lambda: context.has_outage
+        if context.down_hosts is not None:
+            context.down_hosts.on_turn(self._wake)
         if context.outage is not None:
             context.outage.on_change(self._outage_changed)
         self._joining = True
@@ -395,6 +397,13 @@ class Node:
         )
         if done is not None:
             self._maybe_held.discard(shard)
+
+    def _wake(self, receiver: str) -> None:
+        """Let the receiver go on, if its actor is in memory here."""
+        host = self.host_of(receiver)
+        actor = None if host is None else host.actors.get(receiver)
+        if actor is not None:
+            actor.wake()
 
     def _outage_changed(self) -> None:
         """Tell the others that this node can connect to no host, or can again; its actors wait meanwhile."""

@@ -14,9 +14,10 @@ from msgspec import Struct
 from actors.ids import event_id
 from actors.machine.event import Event
 from actors.memory.unacked import NodeHolders
-from actors.ports import NoOutage, Sender
+from actors.ports import NoDownHosts, NoOutage, Sender
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
+from angarium.delivery.connections.down_hosts import DownHosts
 from angarium.delivery.own_outage.watch import OutageWatch
 from angarium.node.health_log import HealthLog
 from angarium.node.shard_snapshots import ShardSnapshots
@@ -76,6 +77,7 @@ class NodeContext(Struct, frozen=True):
     metrics_names: int = 0
     proxy_connections: Callable[[], Mapping[str, int]] = dict
     outage: OutageWatch | None = None
+    down_hosts: DownHosts | None = None
 
     @property
     def has_outage(self) -> bool:
@@ -148,7 +150,7 @@ class Shard:
             saturated=context.saturated, refuse=self.refuse, on_health_change=context.health_log,
             on_alert=context.health_log.alert, alerts=AlertWriter(context.js, context.names),
             alert_limits=context.routing.tenant_settings.alert_limits,
-            outage=context.outage or NoOutage(),
+            outage=context.outage or NoOutage(), down_hosts=context.down_hosts or NoDownHosts(),
             may_record_alerts=lambda: context.members.all_know_facts(FactKinds.ALERTS),
             all_know_handshakes=lambda: context.members.all_know_facts(FactKinds.HANDSHAKES),
             all_know_transforms=lambda: context.members.all_know_facts(FactKinds.TRANSFORMS),

@@ -23,6 +23,7 @@ from actors.runtime import actor, discard, flow_control, host
 from actors.runtime.actor import Actor
 from actors.runtime.discard import DiscardedEvents
 from actors.tenant_settings import TenantSettings
+from angarium.delivery.connections.down_hosts import DownHosts
 from angarium.delivery.own_outage.watch import OutageWatch
 from angarium.node import app, shard_snapshots
 from angarium.node.app import joined_node
@@ -80,6 +81,10 @@ class WatchedReplicas(Replicas):
             self._checkers.purged_one(self._stream.name, change.sequence)
         else:
             self._checkers.deleted(self._stream.name, change)
+
+
+NodeSender = tuple[Sender, OutageWatch | None, DownHosts | None]
+"""The sender of a node, and what it tells of its attempts."""
 
 
 class Gate(Protocol):
@@ -170,8 +175,8 @@ class Run:
         self.stops: dict[str, asyncio.Event] = {}
         self.processes: dict[str, Process] = {}
         self.placement = self.process_faults.placement
-        self.sender_of: Callable[[Process], tuple[Sender, OutageWatch | None]] = lambda process: (
-            self.sender_type(process, self.receivers), None
+        self.sender_of: Callable[[Process], NodeSender] = lambda process: (
+            self.sender_type(process, self.receivers), None, None
         )  # fmt: skip
         self._nodes = 0
         self._dead: set[str] = set()
@@ -204,7 +209,7 @@ class Run:
             node=process.name, shards=plan.shards, ttl_s=plan.ttl_s, replay_keep_s=plan.replay_keep_s,
             tenants=_settings_of_tenants(plan),
         )  # fmt: skip
-        sender, outage = self.sender_of(process)
+        sender, outage, down_hosts = self.sender_of(process)
         chance = self.world.random("saturation")
         async with joined_node(
             wire,
@@ -214,6 +219,7 @@ class Run:
             saturated=lambda: chance.random() < plan.saturated,
             patience_s=plan.patience_s,
             outage=outage,
+            down_hosts=down_hosts,
         ) as node:
             self.checkers.nodes[process.name] = node
             await stop.wait()

@@ -24,11 +24,11 @@ PARK_AFTER_S = 2.0
 """A receiver that is held back for longer than this drops its waiting events from memory."""
 _NEXT_AT = attrgetter("next_at")
 _NEED_NOT_WAIT_FOR_FACTS = c.GiveUpEvents | s.ReadBacklog
-_REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY, _OUTAGE = map(
+_REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
     s.Rest,
     (
         Rule.REMOVAL, Rule.ADOPTION, Rule.IN_FLIGHT, Rule.UNCONFIRMED, Rule.RESTING, Rule.BURIALS_FULL,
-        Rule.UNREADY, Rule.OUTAGE,
+        Rule.UNREADY,
     ),
 )  # fmt: skip
 
@@ -172,7 +172,7 @@ def _step_for(
     if not view.bounds.may_start:
         return _UNREADY
     if not view.bounds.may_reach:
-        return _OUTAGE
+        return _wait(now, ends_at, Rule.OUTAGE, drops=False)
     granted = view.granted_position == event.position
     if (state.pace is not None or policy.adaptive.smart) and not granted:
         due_at = paced_start_at(state, policy, now, view.paced_at)
@@ -185,8 +185,12 @@ def _step_for(
             return _wait(
                 now, min(next_token_at(filled, state.limit), ends_at), Rule.TOKEN, drops=view.has_unacked
             )
+        if not view.bounds.may_try_host:
+            return _wait(now, ends_at, Rule.DOWN_HOST, drops=False)
         if state.limit.is_slow:
             return c.StartAttempt(batch)
+    elif state.limit is None and not view.bounds.may_try_host:
+        return _wait(now, ends_at, Rule.DOWN_HOST, drops=False)
     if policy.batch is not None:
         return post_of(state, policy, batch, has_token=has_token)
     if entry is None:

@@ -57,6 +57,7 @@ class Rule(Enum):
     PACE = "its learnt rate spaces attempts, and the next one is not due yet"
     TOKEN = "no token is left"
     HANDSHAKE = "it has not proved itself, and nothing stands in the way of a handshake"
+    DOWN_HOST = "its host cannot be connected to, and it is the turn of another receiver there"
     SLOW_START = "the next token takes long: the attempt is recorded before it is made"
     POSTING = "nothing stands in the way"
 

@@ -3,7 +3,7 @@
 from actors.machine import commands as c
 from actors.machine.bucket import next_token_at, refill, take
 from actors.machine.scheduling import steps as s
-from actors.machine.scheduling.rules import Rule
+from actors.machine.scheduling.rules import NEVER, Rule
 from actors.machine.scheduling.view import View
 from actors.machine.state import State
 
@@ -18,7 +18,7 @@ def step_while_unverified(state: State, view: View, now: float) -> s.Step:
     if not view.bounds.may_start:
         return s.Rest(Rule.UNREADY)
     if not view.bounds.may_reach:
-        return s.Rest(Rule.OUTAGE)
+        return s.WaitUntil(NEVER, Rule.OUTAGE)
     if not view.bounds.all_know_handshakes:
         return s.WaitUntil(now + OLDER_NODES_EVERY_S, Rule.OLDER_NODES)
     if state.limit is not None and view.bucket is not None:

@@ -22,6 +22,7 @@ class BoundsView(Protocol):
 
     - `may_start`: nothing in the shard forbids an attempt.
     - `may_reach`: this node is not known to reach no host.
+    - `may_try_host`: the receiver's host is up, or it is this receiver's turn there, which asking takes.
     - `epoch`: the epoch of the current owner.
     - `released_to`: no event up to here belongs to a new receiver.
     - `posted_to_max`: no owner can have posted beyond this position.
@@ -36,6 +37,9 @@ class BoundsView(Protocol):
 
     @property
     def may_reach(self) -> bool: ...
+
+    @property
+    def may_try_host(self) -> bool: ...
 
     @property
     def room(self) -> int: ...
@@ -64,6 +68,7 @@ class NoBounds(Struct, frozen=True):
 
     may_start: bool = True
     may_reach: bool = True
+    may_try_host: bool = True
     room: int = UNCONFIRMED_MAX
     epoch: int = 1
     released_to: int = 0

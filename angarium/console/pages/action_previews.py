@@ -1,5 +1,6 @@
 """Previews of actions on a receiver: each says in sentences, with numbers, what it will do."""
 
+import re
 from typing import Literal, assert_never
 
 from msgspec import Struct
@@ -9,9 +10,10 @@ from angarium.console.showing.wording import events
 from angarium.operations.control_requests.inspection import StateDocument
 
 Action = Literal["pause", "resume", "ping", "verify", "skip", "forget"]
+CHANGED = "Nothing was done: it is no longer what you saw. Look again."
 MORE_MAX, MORE_FACTOR = 10, 1.1
 """Events beyond those shown that may be discarded, too: a few arrive while a person reads."""
-DIGITS_MAX = 15
+_NUMBERS = re.compile(r"([0-9]{1,15}) ([0-9]{1,15})\Z")
 
 
 class Offer(Struct, frozen=True):
@@ -76,7 +78,8 @@ def previewed(offer: Offer, live: StateDocument) -> ActionPreview:
             bucket = live.get("bucket")
             rate = f", at most {bucket['effective_limit']:g} per {bucket['per']}" if bucket else ""
             confirm = f"Resume, and send {events(waits)}" if waits else "Resume it"
-            return ActionPreview(offer, [f"{_wait(waits)}. Sending begins at once{rate}."], confirm)
+            sentences = [f"{_wait(waits)}. Sending begins at once{rate}."]
+            return ActionPreview(offer, sentences, confirm, str(waits))
         case "ping":
             asked = "One request goes to the receiver, also while it is paused. It takes a token of its rate."
             return ActionPreview(offer, [asked], "Send the ping")
@@ -91,7 +94,8 @@ def previewed(offer: Offer, live: StateDocument) -> ActionPreview:
                 "Numbers go on after the gap, and failures are cleared. This cannot be undone.",
             ]
             confirm = f"Discard {events(waits)}"
-            return ActionPreview(offer, sentences, confirm, str(waits), is_possible=waits > 0)
+            seen = f"{waits} {_oldest_number(live)}"
+            return ActionPreview(offer, sentences, confirm, seen, is_possible=waits > 0)
         case _:
             assert_never(offer.action)
 
@@ -108,18 +112,42 @@ def _skip_previewed(offer: Offer, live: StateDocument) -> ActionPreview:
     return ActionPreview(offer, sentences, "Skip 1 event", f"{head['sequence']} {head['event_id']}")
 
 
-def discarded_max(seen: str) -> int:
-    """The largest number of events that a person who saw this one agreed to discard."""
-    if not seen.isascii() or not seen.isdigit() or len(seen) > DIGITS_MAX:
-        return 0
-    return max(int(seen) + MORE_MAX, int(int(seen) * MORE_FACTOR))
+def discarded_max(seen: str, now: str) -> int:
+    """The largest number of events that a person agreed to discard, by what was seen then and is there now.
+
+    Events that have gone since were not agreed to be replaced by others.
+    """
+    (count, oldest), (_, oldest_now) = _numbers(seen), _numbers(now)
+    return with_some_more(count - max(0, oldest_now - oldest))
+
+
+def with_some_more(count: int) -> int:
+    """So many events, and those that may have come while a person was reading; none if none is left."""
+    return max(count + MORE_MAX, int(count * MORE_FACTOR)) if count > 0 else 0
 
 
 def is_still_meant(now: ActionPreview, seen: str) -> bool:
     """True if what a preview showed is close enough to what is there now."""
-    if now.offer.action == "forget":
-        return int(now.seen) <= discarded_max(seen)
-    return now.seen == seen
+    match now.offer.action:
+        case "forget":
+            return _numbers(now.seen)[0] <= discarded_max(seen, now.seen)
+        case "resume":
+            return int(now.seen) <= max(MORE_MAX, with_some_more(_numbers(f"{seen} 0")[0]))
+        case _:
+            return now.seen == seen
+
+
+def _numbers(seen: str) -> tuple[int, int]:
+    """The number of events and that of the oldest one, as a form sent them; zeros if it did not."""
+    found = _NUMBERS.match(seen)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _oldest_number(live: StateDocument) -> int:
+    """The number of the oldest event, or the one that it will get."""
+    head = live.get("head")
+    found: int = live["next_sequence"] if head is None else head["sequence"]
+    return found
 
 
 def _wait(count: int) -> str:

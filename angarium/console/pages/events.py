@@ -6,7 +6,7 @@ from urllib.parse import quote
 from litestar import Request, Response, get
 from litestar.params import FromPath, QueryParameter
 
-from angarium.api.problems import ProblemRaised
+from angarium.api.problems import ProblemRaised, result_of
 from angarium.api.queries.journeys import JourneyCursor, journey_of_event
 from angarium.console.admission import AskedTenant, needs, tenant_seen
 from angarium.console.console_state import InjectedConsole, InjectedSession
@@ -50,7 +50,7 @@ async def show_event(
         )  # fmt: skip
     dead = {each.receiver for each in found.deliveries if each.state == "dead"}
     with console.api.letter_limits.admit(tenant):
-        letters = await letters_of(console.access, event, dead)
+        letters = result_of(await letters_of(console.access, event, dead))
     return page(
         request, "event.html", session, tenant=tenant, event=event, journey=found, cursor=cursor,
         letters=letters, live=f"/console/live/{tenant}", refresh_s=PAGE_REFRESH_S,

@@ -15,6 +15,7 @@ from angarium.api.problems import hidden, result_of
 from angarium.console.admission import FORM, Form, field, needs
 from angarium.console.console_state import InjectedConsole, InjectedSession
 from angarium.console.pages.action_previews import (
+    CHANGED,
     OFFERS,
     Action,
     Offer,
@@ -33,8 +34,6 @@ from angarium.operations.control_requests.operator_actions import (
     skip,
     verify,
 )
-
-CHANGED = "Nothing was done: it is no longer what you saw. Look again."
 
 
 @get("/receivers/{tenant:str}/{name:str}/{action:str}", opt=needs("manage"))
@@ -73,7 +72,7 @@ async def do_action(
         now = previewed(offer, result_of(await inspect_receiver(console.access, receiver)))
         done = None
         if now.is_possible and is_still_meant(now, seen):
-            done = await _done(access, receiver, offer.action, seen)
+            done = await _done(access, receiver, offer.action, discarded_max(seen, now.seen))
     if done is None:
         return page(
             request, "action.html", session, status=409, tenant=tenant, name=name, preview=now, again=CHANGED
@@ -82,8 +81,11 @@ async def do_action(
     return redirect(f"/console/receivers/{tenant}/{name}")
 
 
-async def _done(access: Access, receiver: str, action: Action, seen: str) -> str | None:
-    """The action, done: a sentence, or None if it is no longer meant. Raises `ProblemRaised`."""
+async def _done(access: Access, receiver: str, action: Action, discarded: int) -> str | None:
+    """The action, done, with so many discarded events at most: a sentence, or None if there are more.
+
+    Raises `ProblemRaised`.
+    """
     match action:
         case "pause":
             result_of(await pause(access, receiver))
@@ -103,7 +105,7 @@ async def _done(access: Access, receiver: str, action: Action, seen: str) -> str
             skipped = result_of(await skip(access, receiver))
             return f"The event {skipped.event_id}, number {skipped.sequence}, is a dead letter now."
         case "forget":
-            gone = result_of(await forget(access, receiver, lambda it: it.count <= discarded_max(seen)))
+            gone = result_of(await forget(access, receiver, lambda it: it.count <= discarded))
             if gone is None:
                 return None
             return f"{events(gone.discarded)} discarded. The next event gets the number {gone.next_sequence}."

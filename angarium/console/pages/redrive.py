@@ -1,5 +1,6 @@
 """Sending dead letters again, in bulk: chosen ones at once, a whole selection as a job with its progress."""
 
+import re
 from typing import Any
 
 from litestar import Request, Response, get, post
@@ -11,6 +12,7 @@ from angarium.api.api_state import InjectedAccess
 from angarium.api.problems import Fault, hidden, invalid, result_of
 from angarium.console.admission import FORM, Form, field, needs, sees
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
+from angarium.console.pages.action_previews import CHANGED, with_some_more
 from angarium.console.pages.dead_letters import selection
 from angarium.console.showing.answers import page, redirect
 from angarium.operations.dead_letters.find import owned_letters
@@ -27,6 +29,7 @@ CHOSEN_MAX = 200
 REDRIVE_PATIENCE_S = 20.0
 """Time in which a redrive waits for those of others."""
 JOB_REFRESH_S = 1
+_SEEN = re.compile(r"([0-9]{1,15})(\+?)\Z")
 
 
 class Chosen(Struct, frozen=True):
@@ -37,6 +40,19 @@ class Chosen(Struct, frozen=True):
     reason: str
     count: int
     more: bool = False
+
+    @property
+    def seen(self) -> str:
+        """The number, as the form of its preview sends it back."""
+        return f"{self.count}{'+' if self.more else ''}"
+
+    def is_what_was(self, seen: str) -> bool:
+        """True if a preview with that number is close enough to what is there now."""
+        if self.numbers:
+            return seen == self.seen
+        if not (found := _SEEN.match(seen)):
+            return False
+        return bool(found[2]) or (not self.more and self.count <= with_some_more(int(found[1])))
 
     @property
     def words(self) -> str:
@@ -51,7 +67,7 @@ async def preview_redrive(
 ) -> Response[bytes]:
     """Say which letters would be sent again."""
     chosen = await _chosen(console, tenant, request.scope["state"][FORM])
-    return page(request, "redrive.html", session, tenant=tenant, chosen=chosen)
+    return page(request, "redrive.html", session, tenant=tenant, chosen=chosen, again="")
 
 
 @post("/dead-letters/{tenant:str}/redrive-now", status_code=200, opt=needs("manage"))
@@ -65,6 +81,8 @@ async def do_redrive(
     """Send the letters again."""
     form: Form = request.scope["state"][FORM]
     chosen = await _chosen(console, tenant, form)
+    if not chosen.is_what_was(field(form, "seen")):
+        return page(request, "redrive.html", session, status=409, tenant=tenant, chosen=chosen, again=CHANGED)
     if not chosen.numbers:
         wanted = selection(tenant, chosen.receiver, chosen.reason)
         begun = result_of(await begin_redrive(access, tenant, wanted))

@@ -25,7 +25,7 @@ from angarium.operations.tokens.secret import parse_token, proves
 from streams.buckets.api_tokens import Token
 
 TRIES_PER_S = 5.0
-"""Rate of an address that tries to sign in; a token has 256 random bits, so this only saves work."""
+"""Rate at which an address may try wrong tokens; a token has 256 random bits, so this only saves work."""
 FORM_LASTS_S = 3600.0
 NEXT_MAX = 512
 HOME = "/console"
@@ -45,15 +45,19 @@ async def show_sign_in(request: Request[Any, Any, Any], console: InjectedConsole
 
 @post("/sign-in", status_code=200)
 async def do_sign_in(request: Request[Any, Any, Any], console: InjectedConsole) -> Response[bytes]:
-    """Begin a session, if the token is valid."""
-    _admit(request, console)
-    form = await read_form(request)
+    """Begin a session, if the token is valid.
+
+    Only wrong tokens count as tries: behind a proxy all people have one address, and one of them could keep
+    the others out.
+    """
+    form = await read_form(request, console, _address(request))
     check_form(request, form, request.cookies.get(FORM_COOKIE, ""))
     back = _way_back(field(form, "next"))
     if not console.api.is_ready:
         raise unavailable("NATS cannot be reached; load the page again in a moment")
     found = _token(console, field(form, "token").strip())
     if found is None:
+        _count_wrong(request, console)
         return _form(request, back, WRONG, status=401)
     token_id, token = found
     if not {"read", "operate"} & {*token.scopes}:
@@ -83,13 +87,16 @@ def _form(request: Request[Any, Any, Any], back: str, why: str = "", *, status: 
     )  # fmt: skip
 
 
-def _admit(request: Request[Any, Any, Any], console: ConsoleState) -> None:
-    """Raise `ProblemRaised` if the address tries too often."""
-    address = request.client.host if request.client else ""
-    status = console.sign_ins.take(address, TRIES_PER_S, 1, asyncio.get_running_loop().time())
+def _address(request: Request[Any, Any, Any]) -> str:
+    return request.client.host if request.client else ""
+
+
+def _count_wrong(request: Request[Any, Any, Any], console: ConsoleState) -> None:
+    """Count a wrong token. Raises `ProblemRaised` if the address tries too many."""
+    status = console.sign_ins.take(_address(request), TRIES_PER_S, 1, asyncio.get_running_loop().time())
     if not status.admitted:
         raise ProblemRaised(
-            429, "rate", "too many tries to sign in from this address; wait a moment",
+            429, "rate", "too many wrong tokens from this address; wait a moment",
             retry_after=str(status.wait_s),
         )  # fmt: skip
 

@@ -29,12 +29,16 @@ T = TypeVar("T")
 
 
 class NoAnswer(AngariumError):
-    """The end of an attempt without an answer: a `Failure` except its latency."""
+    """The end of an attempt without an answer: a `Failure` except its latency.
 
-    def __init__(self, kind: FailureKind, detail: str) -> None:
+    `silent_s`: for how long an address did not react to a request for a connection.
+    """
+
+    def __init__(self, kind: FailureKind, detail: str, silent_s: float = 0.0) -> None:
         super().__init__(detail)
         self.kind = kind
         self.detail = detail
+        self.silent_s = silent_s
 
 
 def default_tls() -> ssl.SSLContext:
@@ -84,11 +88,14 @@ async def first_reached(
 
 async def within_deadline(opening: Awaitable[T], where: str, *, secure: bool, deadline: float) -> T:
     """Open a connection; `where` names the address for people. Raises NoAnswer."""
+    loop = asyncio.get_running_loop()
+    begun_at = loop.time()
     try:
         async with asyncio.timeout_at(deadline):
             return await opening
     except TimeoutError:
-        raise NoAnswer(FailureKind.TIMEOUT, f"not connected to {where} in time") from None
+        detail = f"not connected to {where} in time"
+        raise NoAnswer(FailureKind.TIMEOUT, detail, silent_s=loop.time() - begun_at) from None
     except OSError as error:
         raise NoAnswer(_stage(error, secure), one_line(f"{where}: {error}")) from None
 

@@ -17,6 +17,11 @@ class FairSlots:
         self._shares: dict[Hashable, SlotLimit[None]] = {}
         self.expiry = PacedExpiry()
 
+    @property
+    def is_unused(self) -> bool:
+        """True if no slot is taken; while an attempt waits, at least one is."""
+        return not self._shares
+
     def turn(self, sharer: Hashable, receiver: str) -> "SlotTurn":
         """The turn of an attempt. `sharer`: the host or the tenant whose share it is."""
         return SlotTurn(self, sharer, receiver)

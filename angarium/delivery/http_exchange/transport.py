@@ -104,7 +104,8 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
 
     `status` is set if the headers never ended. `LEASE` means that not a byte was sent; `OVERLOAD` that this
     node had no connection or descriptor to spare; `PROXY` that the operator's proxy led to no receiver.
-    `unreached`: no connection was opened, and the network may be the reason.
+    `unreached`: no connection was opened, and the network may be the reason; `silent_s`: for how long an
+    address did not react to the request for one.
     """
 
     kind: FailureKind
@@ -112,6 +113,7 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
     latency_s: float
     status: int | None = None
     unreached: bool = False
+    silent_s: float = 0.0
 
 
 class Transport(Protocol):

@@ -29,6 +29,8 @@ def _due_since(actor: Actor, now: float) -> float | None:
     state, policy = actor.state, actor.policy
     if policy is None or actor.pending.in_flight or hold(state, policy, now) is not None:
         return None
+    if actor.environment.down_hosts.is_down(policy):
+        return None
     in_turn = state.open[:1] if policy.order == "strict" else state.open
     waiting = [max(each.stored_at, each.next_at) for each in in_turn]
     if not waiting or policy.order == "relaxed":

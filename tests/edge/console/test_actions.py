@@ -68,15 +68,36 @@ async def test_forgetting_names_the_number_of_events_and_discards_no_more(
     assert "Discard 3 events" in preview
     await post_orders(owned, "billing", 3, 12)
     await backlog(browser, 15)
-    answer = await browser.post(f"{BILLING}/forget", {"seen": "3"}, 409)
+    answer = await browser.post(f"{BILLING}/forget", {"seen": "3 1"}, 409)
     assert "Nothing was done: it is no longer what you saw." in answer.text
     assert "Discard 15 events" in answer.text
     await backlog(browser, 15)
-    for wrong in ("", "-1", "1e9", "9" * 5000):
+    for wrong in ("", "-1", "1e9", "9" * 5000, "15"):
         await browser.get(BILLING)
         await browser.post(f"{BILLING}/forget", {"seen": wrong}, 409)
     page = await do(browser, "forget", "15 events will be discarded")
     assert "15 events discarded. The next event gets the number 16." in page
+
+
+async def test_an_old_confirmation_discards_no_other_events(owned: Api, browser: Browser) -> None:
+    """The number alone may be right, while the events that were seen are gone."""
+    await do(browser, "resume", "Resume, and send 3 events")
+    await backlog(browser, 0)
+    await do(browser, "pause", "No event waits now.")
+    await post_orders(owned, "billing", 3, 3)
+    await backlog(browser, 3)
+    answer = await browser.post(f"{BILLING}/forget", {"seen": "3 1"}, 409)
+    assert "Discard 3 events" in answer.text
+    await backlog(browser, 3)
+
+
+async def test_resuming_sends_no_more_than_was_shown(owned: Api, browser: Browser) -> None:
+    await browser.get(f"{BILLING}/resume")
+    await post_orders(owned, "billing", 3, 12)
+    await backlog(browser, 15)
+    answer = await browser.post(f"{BILLING}/resume", {"seen": "3"}, 409)
+    assert "Resume, and send 15 events" in answer.text
+    assert (await owned.in_bucket())["paused"] is True
 
 
 async def test_skipping_is_about_the_event_that_was_shown(browser: Browser) -> None:

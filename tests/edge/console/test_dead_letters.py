@@ -54,7 +54,7 @@ async def test_chosen_letters_are_sent_again_once_their_number_is_confirmed(api:
         assert await api.sent_again() == []
         browser.page = answer.text
         assert numbers(answer.text) == [1, 2]
-        fields = {"which": "chosen", "number": ["1", "2", "4"]}
+        fields = {"which": "chosen", "number": ["1", "2", "4"], "seen": "2"}
         answer = await browser.post(f"{LETTERS}/acme/redrive-now", fields)
         page = await browser.get(answer.headers["location"])
         assert "2 of 2 dead letters sent again." in page
@@ -72,8 +72,9 @@ async def test_a_selection_is_sent_again_as_a_job_with_its_progress(
         form = {"which": "all", "receiver": "billing", "reason": "expired"}
         answer = await browser.post(f"{LETTERS}/acme/redrive", form, 200)
         assert "More than 1 dead letter of acme.billing, for the reason expired" in answer.text
+        assert 'name="seen" value="1+"' in answer.text
         browser.page = answer.text
-        answer = await browser.post(f"{LETTERS}/acme/redrive-now", form)
+        answer = await browser.post(f"{LETTERS}/acme/redrive-now", form | {"seen": "1+"})
         await done(browser, answer.headers["location"])
         assert "Redrive of acme.billing" in browser.page
         assert "<dd>2</dd>" in browser.page
@@ -101,4 +102,21 @@ async def test_nothing_is_sent_if_nothing_is_selected(api: Api) -> None:
                 {"which": "all", "receiver": "nobody"},
             ):  # fmt: skip
                 await browser.post(f"{LETTERS}/acme/{path}", fields, 422)
+    assert await api.sent_again() == []
+
+
+async def test_an_old_confirmation_sends_no_more_than_was_shown(api: Api) -> None:
+    await buried(api)
+    async with signed_in(api) as browser:
+        await browser.get(LETTERS)
+        chosen = {"which": "chosen", "number": ["1", "2"]}
+        every = {"which": "all"}
+        for fields in (chosen, chosen | {"seen": "3"}, every, every | {"seen": "0"}, every | {"seen": "x"}):
+            answer = await browser.post(f"{LETTERS}/acme/redrive-now", fields, 409)
+            assert "Nothing was done: it is no longer what you saw." in answer.text
+            assert f"Send {2 if 'number' in fields else 4} dead letters again" in answer.text
+        for number in range(6, 14):
+            await api.bury("acme.billing", number)
+        answer = await browser.post(f"{LETTERS}/acme/redrive-now", every | {"seen": "1"}, 409)
+        assert "Send 12 dead letters again" in answer.text
     assert await api.sent_again() == []

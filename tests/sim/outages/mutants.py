@@ -6,6 +6,7 @@ from actors.configuration.policy import Policy
 from actors.machine.outcome import Failed
 from actors.machine.state import State
 from actors.runtime.posting_bounds import PostingBounds
+from angarium.delivery.connections.down_hosts import DownHosts
 from angarium.delivery.own_outage.evidence import Evidence
 from angarium.delivery.own_outage.watch import OutageWatch
 from tests.sim.mutants.mutant import Mutant
@@ -33,4 +34,10 @@ OUTAGE_MUTANTS = [
            ((Evidence, "witnesses", lambda evidence, now: []),
             (Evidence, "in_turn", lambda evidence, now: [])),
            scenarios.hostile_tenants_have_hosts_that_die),
+    Mutant("down-host-shared", "receivers of a host that is down try it in turn",
+           ((PostingBounds, "may_try_host", property(lambda bounds: True)),),
+           scenarios.receivers_share_a_host_that_is_down),
+    Mutant("down-host-turns", "attempts go on at a host that is down, and all go on once it is up",
+           ((DownHosts, "on_turn", lambda hosts, wake: None),),
+           scenarios.receivers_share_a_host_that_is_down),
 ]  # fmt: skip

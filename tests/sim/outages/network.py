@@ -1,10 +1,11 @@
 """The network between nodes and receivers: some nodes have none."""
 
 from actors.machine.outcome import Answered, Failed, Outcome
-from actors.ports import Attempt, BatchAttempt, Sender
+from actors.ports import Attempt, BatchAttempt
+from angarium.delivery.connections.down_hosts import DownHosts
 from angarium.delivery.http_exchange.target import Target, parse_target
 from angarium.delivery.own_outage.watch import OutageWatch
-from tests.sim.run import Run
+from tests.sim.run import NodeSender, Run
 from tests.sim.world.process import Process
 from tests.sim.world.receivers import SimSender
 
@@ -17,16 +18,19 @@ def url_of(receiver: str) -> str:
 
 
 class Network:
-    """`cut_off`: the names of nodes without a network; `tried`: the attempts that they made all the same."""
+    """`cut_off`: the names of nodes without a network; `tried`: the attempts that they made all the same.
+
+    `made`: the attempts of nodes with a network.
+    """
 
     def __init__(self, run: Run) -> None:
         self.cut_off = set[str]()
-        self.tried = 0
+        self.tried = self.made = 0
         self.watches: dict[str, OutageWatch] = {}
         self._run = run
         run.sender_of = self.sender_of
 
-    def sender_of(self, process: Process) -> tuple[Sender, OutageWatch | None]:
+    def sender_of(self, process: Process) -> NodeSender:
         """The sender of a node, with its watch."""
 
         async def probe(tenant: str, target: Target) -> bool | None:
@@ -34,24 +38,38 @@ class Network:
             return process.name not in self.cut_off and not self._run.receivers.is_away(receiver)
 
         watch = self.watches[process.name] = OutageWatch(probe)
-        return NetworkSender(self, process, SimSender(process, self._run.receivers), watch), watch
+        hosts = DownHosts()
+        sender = SimSender(process, self._run.receivers)
+        return NetworkSender(self, process, sender, watch, hosts), watch, hosts
 
 
 class NetworkSender:
     """Makes attempts over that network, and tells the watch of each connection, as the transport does."""
 
-    def __init__(self, network: Network, process: Process, sender: SimSender, watch: OutageWatch) -> None:
+    def __init__(
+        self, network: Network, process: Process, sender: SimSender, watch: OutageWatch, hosts: DownHosts
+    ) -> None:  # fmt: skip
         self._network = network
         self._process = process
         self._sender = sender
         self._watch = watch
+        self._hosts = hosts
 
     async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         """See `Sender`."""
         if self._process.name in self._network.cut_off:
             self._network.tried += 1
             return await self._watch.seen(attempt.receiver, attempt.policy, UNREACHED)
+        target = parse_target(attempt.policy.url)
+        self._hosts.begun(attempt.receiver, target)
+        self._network.made += 1
         outcome = await self._sender.send(attempt)
         if isinstance(outcome, Answered):
-            self._watch.connected(attempt.receiver, parse_target(attempt.policy.url), "")
-        return await self._watch.seen(attempt.receiver, attempt.policy, outcome)
+            self._watch.connected(attempt.receiver, target, "")
+            self._hosts.reached(target)
+        seen = await self._watch.seen(attempt.receiver, attempt.policy, outcome)
+        if isinstance(seen, Failed) and seen.unreached:
+            self._hosts.unreached(attempt.receiver, target)
+        else:
+            self._hosts.ended(attempt.receiver, target)
+        return seen

@@ -109,4 +109,31 @@ def hostile_tenants_have_hosts_that_die() -> None:
         stage.settle()
 
 
-ALL = (node_loses_its_network, owner_dies_in_its_outage, hostile_tenants_have_hosts_that_die)
+def receivers_share_a_host_that_is_down() -> None:
+    """One attempt at a time is made there, each failure is that of its receiver, and all go on afterwards."""
+    names = tuple(f"{tenant}.r{number}" for number in range(8) for tenant in TENANTS)
+    with staged(Plan(receivers=names)) as stage:
+        network = Network(stage.run)
+        for each in names:
+            stage.put(each, url="https://hook.shared-host.com/")
+            stage.receiver_is(Manner.IS_AWAY, each)
+        stage.node().skew_s = 0.0
+        stage.owner()
+        for each in names:
+            stage.publish("event-" + each.replace(".", "-"), receiver=each)
+        stage.wait(30.0)
+        stage.expect(network.made < 50, f"{network.made} attempts were made at a host that is down")
+        failed = [each for each in _facts(stage) if isinstance(each, f.AttemptFailed)]
+        stage.expect(len(failed) == network.made, "a receiver has the failure of a neighbour")
+        for each in names:
+            stage.receiver_is(Manner.TAKES, each)
+        at = stage.world.now
+        stage.until(lambda: all(stage.delivered(each) for each in names))
+        stage.expect(stage.world.now - at < 20.0, "receivers waited long for a host that is up")
+        stage.settle()
+
+
+ALL = (
+    node_loses_its_network, owner_dies_in_its_outage, hostile_tenants_have_hosts_that_die,
+    receivers_share_a_host_that_is_down,
+)  # fmt: skip

@@ -236,6 +236,7 @@ TENANTS = """
 weight = 4
 rate = "500/second"
 backlog_max_bytes = "2GiB"
+attempts_max = 7
 [tenants."*"]
 rate = {limit = 10, per = "minute", burst = 5}
 dead_letters_max_bytes = "1GiB"
@@ -244,7 +245,10 @@ dead_letters_max_bytes = "1GiB"
 
 def test_tenants_have_tables_in_the_file() -> None:
     tenant_settings = SettingsByTenant(load({"config": _file(TENANTS)}, {}).tenants)
-    acme = TenantSettings(weight=4, rate=Rate(limit=500), backlog_max_bytes=2 << 30)
+    acme = TenantSettings(weight=4, rate=Rate(limit=500), backlog_max_bytes=2 << 30, attempts_max=7)
+    assert (tenant_settings.attempts_max("acme"), tenant_settings.attempts_max("other")) == (7, None)
+    assert tenant_settings.has_budgets
+    assert not SettingsByTenant().has_budgets
     assert tenant_settings.for_tenant("acme") == acme
     assert tenant_settings.limit("other") == RateLimit(10 / 60, 5)
     assert (tenant_settings.weight("acme"), tenant_settings.weight("other")) == (4, 1)

@@ -280,6 +280,12 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
         (),
     ),
     Rule.HANDSHAKE: (lambda turn: turn.unproven, c.StartHandshake),
+    Rule.DOWN_HOST: (
+        lambda turn: not turn.case.view.bounds.may_try_host and (
+            turn.case.state.limit is None or (turn.needs_token and turn.case.view.bucket is not None)
+        ),
+        (),
+    ),
     Rule.SLOW_START: (lambda turn: turn.needs_token and turn.slow, c.StartAttempt),
     Rule.POSTING: (lambda turn: True, (s.Post, s.PostBatch)),
 }  # fmt: skip
@@ -402,8 +408,8 @@ def drawn(random: Random) -> Case:
         },
         barrier_unconfirmed=some(), burying=some(0.7), handshake_under_way=some(),
         bounds=NoBounds(
-            may_start=not some(), may_reach=not some(), all_know_handshakes=not some(),
-            all_know_transforms=not some(), room=random.choice((1, 256)),
+            may_start=not some(), may_reach=not some(), may_try_host=not some(), room=random.choice((1, 256)),
+            all_know_handshakes=not some(), all_know_transforms=not some(),
         ),
         granted_position=random.choice((0, 0, *positions, head.position if head else 0)),
         paced_at=NOW - random.choice((1, 3)),

@@ -102,6 +102,19 @@ async def test_a_receiver_that_is_held_back_is_not_late(make: Callable[..., Shar
 
 
 @in_virtual_time
+async def test_a_receiver_that_waits_for_its_turn_at_a_host_is_not_late() -> None:
+    world = strict()
+    world.down_hosts.count = 1
+    world.publish(3)
+    await world.pass_time(200)
+    assert (world.sender.made, seen(world).late) == ([], 0)
+    world.down_hosts.count = 0
+    await world.pass_time(200)
+    assert seen(world).late == 1  # It was not woken.
+    world.host.stop()
+
+
+@in_virtual_time
 async def test_a_parked_receiver_that_does_not_come_back_after_a_takeover_is_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -52,6 +52,19 @@ class Outage:
         return self.since is None
 
 
+class DownHosts:
+    """The hosts that are down: if one is, all are."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def may_try(self, receiver: str, policy: Policy) -> bool:
+        return not self.count
+
+    def is_down(self, policy: Policy) -> bool:
+        return bool(self.count)
+
+
 class Recorded(NamedTuple):
     """A fact and the state after it."""
 
@@ -313,7 +326,7 @@ class ShardWorld:
         self.totals = DeliveryTotals()
         self.journal = Journal(self)
         self.within_lease = True
-        self.own_outage = Outage()
+        self.own_outage, self.down_hosts = Outage(), DownHosts()
         self.acked, self.acked_to = list[int](), 0
         self.held: list[bool] = []
         self.saturated = False
@@ -352,7 +365,7 @@ class ShardWorld:
             set_pulling_paused=self.held.append, saturated=lambda: self.saturated,
             refuse=self.refused.append, on_health_change=self.health_changes.append,
             on_alert=self.logged_alerts.append, alerts=self.alerts, alert_limits=self.settings.alert_limits,
-            outage=self.own_outage,
+            outage=self.own_outage, down_hosts=self.down_hosts,
             may_record_alerts=lambda: self.all_know_alerts,
             all_know_handshakes=lambda: self.all_know_handshakes,
             all_know_transforms=lambda: self.all_know_transforms,

@@ -1,5 +1,7 @@
 """While a node can connect to no host, it starts no attempt, and no receiver of it gets older."""
 
+from typing import Literal
+
 import pytest
 
 from actors.configuration.policy import Offline, Retry
@@ -118,3 +120,24 @@ async def test_a_ping_is_refused_with_the_reason() -> None:
     world.outage(True)
     with pytest.raises(ControlDenied, match="can connect to no host"):
         await ping(actor)
+
+
+@pytest.mark.parametrize("order", ["strict", "relaxed"])
+@pytest.mark.parametrize("down", ["node", "host"])
+@in_virtual_time
+async def test_events_expire_while_nothing_can_be_connected_to(
+    order: Literal["strict", "relaxed"], down: str
+) -> None:
+    world = ShardWorld(policy(order=order, retry=Retry(max_age_s=60)))
+    if down == "node":
+        world.outage(True)
+    else:
+        world.down_hosts.count = 1
+    world.publish(3)
+    await world.pass_time(50)
+    assert world.journal.of(f.DeadLettered) == []
+    await world.pass_time(20)
+    letters = world.journal.of(f.DeadLettered)
+    assert {each.reason for each in letters} == {"expired"}
+    assert sum(len(each.events) for each in letters) == 3
+    assert world.sender.made == []

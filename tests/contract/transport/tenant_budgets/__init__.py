@@ -1,0 +1,1 @@
+"""Budgets of tenants: attempts under way on one node."""

@@ -1,0 +1,1 @@
+"""Hosts that cannot be connected to, and the turns of their receivers."""
