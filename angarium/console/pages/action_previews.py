@@ -122,7 +122,7 @@ def discarded_max(seen: str, now: str) -> int:
 
 
 def with_some_more(count: int) -> int:
-    """So many events, and those that may have come while a person was reading; none if none is left."""
+    """Adds to a count of events those that may have come while a person was reading; none if none is left."""
     return max(count + MORE_MAX, int(count * MORE_FACTOR)) if count > 0 else 0
 
 
