@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from angarium.console.pages.action_previews import offered
+from angarium.console.pages.action_previews import available_actions
 from angarium.console.sessions import ConsoleSession
 from angarium.operations.control_requests.inspection import StateDocument
 
@@ -28,4 +28,4 @@ def test_a_receiver_can_be_resumed_if_that_changes_anything(
 ) -> None:
     """To resume a receiver that is sending forgets the pace that its answers taught."""
     live = cast(StateDocument, {"phase": phase, "pace": pace, "backlog": 0, "handshake": None})
-    assert ("resume" in [each.action for each in offered(SESSION, live)]) == is_offered
+    assert ("resume" in [each.action for each in available_actions(SESSION, live)]) == is_offered
