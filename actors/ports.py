@@ -89,7 +89,14 @@ class OwnOutage(Protocol):
     since: float | None
 
     def may_try(self, receiver: str, policy: Policy) -> bool:
-        """False if no attempt at this receiver may start; all actors are woken once it is over."""
+        """False if no attempt at this receiver may start; all actors are woken once it is over.
+
+        The first receiver of a tenant that asks has its host probed.
+        """
+        ...
+
+    def holds(self, policy: Policy) -> bool:
+        """True if no attempt with this configuration may start; asking changes nothing."""
         ...
 
 
@@ -132,6 +139,10 @@ class NoOutage:
     def may_try(self, receiver: str, policy: Policy) -> bool:
         """True: nothing holds an attempt back."""
         return True
+
+    def holds(self, policy: Policy) -> bool:
+        """False: there is no outage."""
+        return False
 
 
 class Clock(Protocol):

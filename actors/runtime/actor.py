@@ -9,6 +9,8 @@ import asyncio
 import logging
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from actors.configuration.policy import USUALLY_ADAPTIVE, Policy
 from actors.errors import Unavailable
 from actors.machine import commands as c
@@ -192,6 +194,10 @@ class Actor:
         """True while a strict receiver has its one attempt in flight, which will do the next steps."""
         policy = self.live.policy
         return bool(self.pending.in_flight) and policy is not None and policy.order == "strict"
+
+    def shown_view(self) -> View:
+        """This memory for people, with bounds that asking does not change."""
+        return replace(self.view(), bounds=self.pending.posting.shown())
 
     def view(self) -> View:
         """This memory as the machine sees it."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sized
 
+from actors.machine.scheduling.view import FixedBounds
 from actors.machine.state import UNCONFIRMED_MAX, UNRECORDED_MAX
 from actors.memory.cursor import Cursor
 from actors.memory.unacked import ReceiverUnacked
@@ -82,6 +83,18 @@ class PostingBounds:
     def policy_revision(self) -> int:
         """The revision of the configuration in memory."""
         return self._environment.policies.revision(self._live.receiver)
+
+    def shown(self) -> FixedBounds:
+        """The bounds as people are shown them: asking for them probes no host, and takes no turn."""
+        environment, policy = self._environment, self._live.policy
+        return FixedBounds(
+            may_start=self.may_start,
+            may_reach=policy is None or not environment.outage.holds(policy),
+            may_try_host=policy is None or not environment.down_hosts.is_down(policy),
+            room=self.room, epoch=self.epoch, released_to=self.released_to, posted_to_max=self.posted_to_max,
+            all_know_handshakes=self.all_know_handshakes, all_know_transforms=self.all_know_transforms,
+            policy_revision=self.policy_revision,
+        )  # fmt: skip
 
     @property
     def posted_to(self) -> int:

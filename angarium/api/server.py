@@ -43,7 +43,8 @@ def bind_socket(host: str, port: int) -> socket.socket:
     """A socket on that address; port 0 is any free one. Raises `ServeError`."""
     try:
         kind, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(kind)
+        # Only to the connections of a socket that is said to be TCP, asyncio gives TCP_NODELAY.
+        found = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind(place)

@@ -4,7 +4,7 @@ Read `app` first, which puts it together, then `admission` (who sees what) and o
 data of its own, and no way to NATS but the operations. From `angarium.api` it takes the state of the process,
 its limits, its problems and its queries, and nothing else.
 
-- `showing`: templates, and texts from outside in a harmless form.
+- `rendering`: templates, and texts from outside in a harmless form.
 - `pages`: the pages, one file for each subject.
 
 `console/templates` and `console/files` are what browsers get.

@@ -17,23 +17,23 @@ from litestar.params import QueryParameter
 from actors.errors import AngariumError
 from actors.ids import is_tenant
 from angarium.api.problems import ProblemRaised, hidden, method_not_allowed, unavailable
+from angarium.api.requests.bodies import read_body
+from angarium.api.requests.headers import header, headers_by_name
 from angarium.console.console_state import CONSOLE, ConsoleState
+from angarium.console.paths import REFRESH_HEADER, SIGN_IN_PATH, ConsoleRequest
 from angarium.console.sessions import ConsoleSession
 from streams.buckets.api_tokens import ALL_TENANTS, Scope
 
 SESSION_COOKIE = "angarium_console"
 FORM_COOKIE = "angarium_console_form"
 """The cookie that the form to sign in has to match, since there is no session yet."""
-SIGN_IN = "/console/sign-in"
-REFRESH_HEADER = "x-console-refresh"
-"""The header of a request with which a page refreshes itself."""
+FORM_TYPE = "application/x-www-form-urlencoded"
 FORM_FIELDS_MAX = 512
+FORM_BYTES_MAX = 64 << 10
 CSRF_FIELD = "csrf"
 SESSION, FORM = "angarium_session", "angarium_form"
 """Members of a request's state."""
 _SCOPES = "angarium_scopes"
-
-Asked = Request[Any, Any, Any]
 AskedTenant = Annotated[str, QueryParameter(name="tenant", max_length=64)]
 """The tenant that a page of several tenants is asked about; empty for all."""
 Form = dict[str, list[str]]
@@ -56,7 +56,7 @@ async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
     """Admit a request to a page behind the sign-in. Raises `SignInNeeded` and `ProblemRaised`."""
     assert isinstance(connection, Request)
     if connection.method == "OPTIONS":  # Litestar's own handler, which states no scope.
-        raise method_not_allowed(("GET",))
+        raise method_not_allowed(("GET", "POST"))
     console: ConsoleState = connection.scope["state"][CONSOLE]
     if not console.api.is_ready:
         raise unavailable("NATS cannot be reached; load the page again in a moment")
@@ -67,13 +67,13 @@ async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
     if not any(map(session.may, handler.opt[_SCOPES])) or not sees(session, tenant):
         raise hidden()
     if connection.method != "GET":
-        form = await read_form(connection)
+        form = await read_form(connection, console, tenant or session.token.tenant)
         check_form(connection, form, session.csrf)
         connection.scope["state"][FORM] = form
     connection.scope["state"][SESSION] = session
 
 
-def session_of(request: Asked, console: ConsoleState) -> ConsoleSession | None:
+def session_of(request: ConsoleRequest, console: ConsoleState) -> ConsoleSession | None:
     """The session of the browser that asks."""
     text = request.cookies.get(SESSION_COOKIE, "")
     return console.sessions.find(text, is_use=REFRESH_HEADER not in request.headers) if text else None
@@ -93,16 +93,17 @@ def tenant_seen(session: ConsoleSession, asked: str) -> str | None:
     return asked or None
 
 
-async def read_form(request: Asked) -> Form:
-    """The fields of a form. Raises `ProblemRaised`."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
+async def read_form(request: ConsoleRequest, console: ConsoleState, sender: str) -> Form:
+    """The fields of a form. `sender`: whose forms share a part of the memory. Raises `ProblemRaised`."""
+    headers = headers_by_name(request.scope["headers"])
+    if header(headers, b"content-type").partition(";")[0].strip().lower() != FORM_TYPE:
         raise ProblemRaised(415, "unsupported", "send the form as the page has it")
+    with console.form_limits.admit(sender) as admitted:
+        body = await read_body(request.receive, headers, console.form_limits, admitted, FORM_BYTES_MAX)
     try:
         pairs = parse_qsl(
-            (await request.body()).decode("ascii"), keep_blank_values=True, errors="strict",
-            max_num_fields=FORM_FIELDS_MAX,
-        )  # fmt: skip
+            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS_MAX
+        )
     except ValueError:
         raise ProblemRaised(422, "invalid", "the form cannot be read; load its page again") from None
     form: Form = {}
@@ -111,7 +112,7 @@ async def read_form(request: Asked) -> Form:
     return form
 
 
-def check_form(request: Asked, form: Form, expected: str) -> None:
+def check_form(request: ConsoleRequest, form: Form, expected: str) -> None:
     """Raise `ProblemRaised` unless a page of ours, for this browser, had the form."""
     given = form.get(CSRF_FIELD, [""])[0]
     site = request.headers.get("sec-fetch-site", "same-origin")
@@ -130,9 +131,24 @@ def _same(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
-def _back(request: Asked) -> str:
+def is_from_elsewhere(request: ConsoleRequest) -> bool:
+    """True if a page of another site leads here: browsers then send no cookie with `SameSite=Strict`."""
+    return _is_shown(request) and request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
+
+
+def own_address(request: ConsoleRequest) -> str:
+    """The path of the request as it was sent, with its query."""
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    return (path + (b"?" + query if query else b"")).decode("latin-1")
+
+
+def _is_shown(request: ConsoleRequest) -> bool:
+    """True for a page that a browser will show, not load into another one."""
+    return request.method == "GET" and "text/html" in request.headers.get("accept", "")
+
+
+def _back(request: ConsoleRequest) -> str:
     """The sign-in with the way back to a page that only shows something."""
-    if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
-        return SIGN_IN
-    query = request.scope["query_string"].decode("latin-1")
-    return f"{SIGN_IN}?next={quote(request.url.path + (f'?{query}' if query else ''), safe='')}"
+    return (
+        f"{SIGN_IN_PATH}?next={quote(own_address(request), safe='')}" if _is_shown(request) else SIGN_IN_PATH
+    )

@@ -1,9 +1,9 @@
 """The application of the console: its pages behind their guard, and every error as a page."""
 
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
-from litestar import Litestar, Request, Response, Router
+from litestar import Litestar, Response, Router
 from litestar.di import Provide
 from litestar.enums import HttpMethod, ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
@@ -12,7 +12,14 @@ from msgspec.structs import replace
 from angarium.access import Access
 from angarium.api.api_state import ApiState
 from angarium.api.problems import problem_for
-from angarium.console.admission import SESSION, SESSION_COOKIE, SignInNeeded, guard, session_of
+from angarium.console.admission import (
+    SESSION,
+    SignInNeeded,
+    guard,
+    is_from_elsewhere,
+    own_address,
+    session_of,
+)
 from angarium.console.console_state import CONSOLE, ConsoleState
 from angarium.console.pages import (
     dead_letters,
@@ -27,11 +34,9 @@ from angarium.console.pages import (
     redrive,
     sign_in,
 )
+from angarium.console.paths import CONSOLE_PATH, ConsoleRequest
+from angarium.console.rendering.responses import page, redirect
 from angarium.console.sessions import ConsoleSession
-from angarium.console.showing.answers import cookie, page, redirect
-
-PATH = "/console"
-FORM_BYTES_MAX = 64 << 10
 
 BEHIND_SIGN_IN = (
     overview.show_overview,
@@ -70,14 +75,17 @@ class Console:
 
 def is_ours(path: str) -> bool:
     """True for the paths of the console."""
-    return path == PATH or path.startswith(f"{PATH}/")
+    return path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")
 
 
 @cache
 def routes() -> Litestar:
     """The pages; as with the API, each request brings the state that it is for."""
     return Litestar(
-        [Router(PATH, route_handlers=BEHIND_SIGN_IN, guards=[guard]), Router(PATH, route_handlers=OPEN)],
+        [
+            Router(CONSOLE_PATH, route_handlers=BEHIND_SIGN_IN, guards=[guard]),
+            Router(CONSOLE_PATH, route_handlers=OPEN),
+        ],
         dependencies={
             "console": Provide(_console_of, sync_to_thread=False),
             "session": Provide(_session_of, sync_to_thread=False),
@@ -85,7 +93,7 @@ def routes() -> Litestar:
         },
         exception_handlers={SignInNeeded: _to_sign_in, Exception: _error_page},
         openapi_config=None,
-        request_max_body_size=FORM_BYTES_MAX,
+        request_max_body_size=None,
         logging_config=None,
         debug=False,
     )
@@ -106,11 +114,18 @@ def _access_of(scope: Scope) -> Access:
     return replace(_console_of(scope).access, by=f"token {_session_of(scope).token_id}")
 
 
-def _to_sign_in(request: Request[Any, Any, Any], error: SignInNeeded) -> Response[bytes]:
-    return redirect(error.back, cookie(request, SESSION_COOKIE, "", 0))
+def _to_sign_in(request: ConsoleRequest, error: SignInNeeded) -> Response[bytes]:
+    """The way to the sign-in.
+
+    A link from elsewhere, such as an alert, comes without the cookie: the page is asked for once more, from
+    ourselves. The cookie stays, since it may be that of a session.
+    """
+    if is_from_elsewhere(request):
+        return page(request, "again.html", None, status=200, again=own_address(request))
+    return redirect(error.back)
 
 
-def _error_page(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+def _error_page(request: ConsoleRequest, error: Exception) -> Response[bytes]:
     raised = problem_for(error, request.method, request.url.path)
     console: ConsoleState = request.scope["state"][CONSOLE]
     session = session_of(request, console) if console.api.is_ready else None

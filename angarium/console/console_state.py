@@ -9,7 +9,8 @@ from angarium.api.admission.request_rates import RequestRates
 from angarium.api.api_state import ApiState
 from angarium.api.problems import result_of
 from angarium.api.recent_findings import FindingsAndAlerts
-from angarium.console.recent_values import RecentValues
+from angarium.api.requests.request_limits import RequestLimits
+from angarium.console.cached_values import CachedValues
 from angarium.console.sessions import ConsoleSession, ConsoleSessions
 from angarium.operations.installation import fleet
 from angarium.operations.installation.fleet import SeenNodes, SeenShard
@@ -27,21 +28,21 @@ SESSION_STREAMS_MAX = 4
 class ConsoleState:
     """The console over the state of a process of the API.
 
-    - `sign_ins`: the rate at which each address may try to sign in.
+    - `sign_ins`: the rate at which each address may try wrong tokens.
+    - `form_limits`: forms that are being read, by tenant, or by address before there is a session.
     - `overviews`: the totals of a tenant, or of all, and the receivers whose events wait longest.
     """
 
     def __init__(self, api: ApiState) -> None:
         self.api = api
-        self.sessions = ConsoleSessions(api.valid)
+        self.sessions = ConsoleSessions(api.valid, lambda: api.is_ready)
         self.sign_ins = RequestRates()
-        self.overviews: RecentValues[str, TopScreen] = RecentValues(self._overview_reader)
-        self.nodes: RecentValues[str, SeenNodes] = RecentValues(lambda _: self._nodes)
-        self.shards: RecentValues[str, list[SeenShard]] = RecentValues(lambda _: self._shards)
-        self.examinations: RecentValues[str, FindingsAndAlerts] = RecentValues(
-            lambda _: api.recent_findings.get
-        )
-        self.names: RecentValues[str, list[str]] = RecentValues(lambda _: self._names)
+        self.form_limits = RequestLimits()
+        self.overviews: CachedValues[str, TopScreen] = CachedValues(self._overview_reader)
+        self.nodes: CachedValues[str, SeenNodes] = CachedValues(lambda _: self._nodes)
+        self.shards: CachedValues[str, list[SeenShard]] = CachedValues(lambda _: self._shards)
+        self.findings: CachedValues[str, FindingsAndAlerts] = CachedValues(lambda _: api.recent_findings.get)
+        self.names: CachedValues[str, list[str]] = CachedValues(lambda _: self._names)
 
     @property
     def access(self) -> Access:
@@ -50,7 +51,7 @@ class ConsoleState:
 
     def close(self) -> None:
         """End what is being read."""
-        for each in (self.overviews, self.nodes, self.shards, self.examinations, self.names):
+        for each in (self.overviews, self.nodes, self.shards, self.findings, self.names):
             each.stop()
 
     def _overview_reader(self, tenant: str) -> Callable[[], Awaitable[TopScreen]]:

@@ -58,10 +58,14 @@ class ConsoleSession:
 
 
 class ConsoleSessions:
-    """The sessions of one process. `valid` returns the token with an id, if it is valid now."""
+    """The sessions of one process.
 
-    def __init__(self, valid: Callable[[str], Token | None]) -> None:
+    `valid` returns the token with an id, if it is valid now; while not `is_known`, it knows none.
+    """
+
+    def __init__(self, valid: Callable[[str], Token | None], is_known: Callable[[], bool]) -> None:
         self._valid = valid
+        self._is_known = is_known
         self._sessions: OrderedDict[str, ConsoleSession] = OrderedDict()
 
     def __len__(self) -> int:
@@ -89,15 +93,18 @@ class ConsoleSessions:
         return session
 
     def lasts(self, session: ConsoleSession) -> bool:
-        """True if the session goes on; otherwise it ends now."""
+        """True if the session goes on; otherwise it ends now.
+
+        While it is not known which tokens are valid, it does not go on, and does not end either.
+        """
         now = _now()
-        if (
-            self._sessions.get(session.key) is session
-            and now - session.used_at < IDLE_MAX_S
-            and now - session.began_at < LIFE_MAX_S
-            and self._valid(session.token_id) == session.token
-        ):
-            return True
+        is_ours = self._sessions.get(session.key) is session
+        is_young = now - session.used_at < IDLE_MAX_S and now - session.began_at < LIFE_MAX_S
+        if is_ours and is_young:
+            if self._valid(session.token_id) == session.token:
+                return True
+            if not self._is_known():
+                return False
         self.close(session)
         return False
 

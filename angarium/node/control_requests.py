@@ -138,9 +138,9 @@ class ReceiverControl:
         waiting = await host.backlog.count(receiver, actor.state.frontier.position)
         head = await _head(host, actor, waiting)
         return Granted(inspect(
-            actor.state, actor.policy, actor.view(), host.clock.now(), shard=self._node.shard_of(receiver),
-            node=self._node.context.node, queued=len(actor.pending.mailbox),
-            backlog=waiting + len(actor.state.open), head=head,
+            actor.state, actor.policy, actor.shown_view(), host.clock.now(),
+            shard=self._node.shard_of(receiver), node=self._node.context.node,
+            queued=len(actor.pending.mailbox), backlog=waiting + len(actor.state.open), head=head,
             last_answer=actor.last_answer, problems=list(self._configurations.problems(receiver)),
             needs_key=self._configurations.needs_key(receiver), answer_shown=answer_shown,
         ))  # fmt: skip

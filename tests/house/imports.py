@@ -20,9 +20,9 @@ PURE_IMPORTS = frozenset({
     "struct", "typing", "urllib", "warnings",
 })  # fmt: skip
 SHARED_BY_THE_API = frozenset({
-    "admission", "api_state", "background", "problems", "queries", "recent_findings",
+    "admission", "api_state", "background", "problems", "queries", "recent_findings", "requests",
 })  # fmt: skip
-"""The parts of `angarium.api` that the console has, too, which do not depend on requests of the API."""
+"""The parts of `angarium.api` that the console has, too, which do not depend on routes of the API."""
 AWAITING_IMPORTS = PURE_IMPORTS | {"asyncio", "contextlib", "logging"}
 CLOCKS_AND_IO = frozenset({"open", "print", "input", "now", "utcnow", "today", "formatdate", "localtime"})
 
@@ -96,7 +96,7 @@ def operations_do_not_talk(module: Module) -> Iterator[str]:
 
 
 def the_console_shares_little(module: Module) -> Iterator[str]:
-    """The console has operations, and of the API the state of the process, its problems and its queries."""
+    """The console has operations, and of the API its state, its problems, its queries and its bounds."""
     if module.path[:2] == ("angarium", "console"):
         for path in imports(module):
             inside = path[:2] == ("angarium", "api") and len(path) > 2 and path[2] not in SHARED_BY_THE_API

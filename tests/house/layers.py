@@ -135,9 +135,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "server",
     ),
     "angarium.console": (
-        "recent_values sessions",
+        "paths cached_values sessions",
         "console_state",
-        "admission showing",
+        "admission rendering",
         "pages",
         "app",
     ),

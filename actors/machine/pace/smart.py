@@ -95,7 +95,8 @@ class Smart(Struct, frozen=True):
         return replace(self._lowered(known, observed, now), slow=True)
 
     def _lowered(self, known: Probed, observed: Observed, now: float) -> Probed:
-        in_force = min(self._rate(known, now), observed.started or self.limit)
+        # A rate that was borne before is no trouble only because there was little to send lately.
+        in_force = min(self._rate(known, now), max(observed.started, known.proven) or self.limit)
         accepted = observed.accepted or CUT_PART * in_force
         again = known.ceiling > 0 and now - known.at < RETURN_S
         if again and observed.throttled == observed.answers:

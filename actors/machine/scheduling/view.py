@@ -63,8 +63,8 @@ class BoundsView(Protocol):
     def policy_revision(self) -> int: ...
 
 
-class NoBounds(Struct, frozen=True):
-    """The bounds if the shard sets none."""
+class FixedBounds(Struct, frozen=True):
+    """Bounds as values, of which asking changes nothing; without arguments there are none."""
 
     may_start: bool = True
     may_reach: bool = True
@@ -159,7 +159,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     bucket: Bucket | None = None
     set_aside: int = 0
     paced_at: float = 0.0
-    bounds: BoundsView = NoBounds()
+    bounds: BoundsView = FixedBounds()
 
     @property
     def head(self) -> Event | None:

@@ -1,8 +1,8 @@
 """Dead letters: filtered, shown with headers and body, and the body saved as a file."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.params import FromPath, PathParameter, QueryParameter
 
 from actors.errors import InvalidName
@@ -10,8 +10,9 @@ from actors.ids import split_receiver
 from angarium.api.problems import hidden, not_found, result_of
 from angarium.console.admission import AskedTenant, needs, tenant_seen
 from angarium.console.console_state import InjectedConsole, InjectedSession
-from angarium.console.showing.answers import NOT_STORED, SECURITY_HEADERS, page
-from angarium.console.showing.harmless import body_shown
+from angarium.console.paths import ConsoleRequest
+from angarium.console.rendering.escaped_text import body_shown
+from angarium.console.rendering.responses import NOT_STORED, SECURITY_HEADERS, page
 from angarium.operations.dead_letters.listing import newest_before
 from angarium.operations.dead_letters.shown import shown_letter
 from streams.dead_letters.letters import REASONS, LetterFilter
@@ -22,12 +23,11 @@ NUMBER_MAX = 2**63 - 1
 SAVED = {"content-disposition": 'attachment; filename="body.bin"'}
 
 LetterNumber = Annotated[int, PathParameter(ge=1, le=NUMBER_MAX)]
-Asked = Request[Any, Any, Any]
 
 
 @get("/dead-letters", opt=needs("read"))
 async def list_dead_letters(
-    request: Asked,
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     tenant: AskedTenant = "",
@@ -64,7 +64,7 @@ def selection(tenant: str, receiver: str, reason: str) -> LetterFilter:
 
 @get("/dead-letters/{tenant:str}/{number:int}", opt=needs("read"))
 async def show_dead_letter(
-    request: Asked,
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     tenant: FromPath[str],

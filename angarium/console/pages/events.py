@@ -1,16 +1,17 @@
 """One event: its journey over all receivers, with each attempt, and where it still waits."""
 
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.params import FromPath, QueryParameter
 
-from angarium.api.problems import ProblemRaised
+from angarium.api.problems import ProblemRaised, result_of
 from angarium.api.queries.journeys import JourneyCursor, journey_of_event
 from angarium.console.admission import AskedTenant, needs, tenant_seen
 from angarium.console.console_state import InjectedConsole, InjectedSession
-from angarium.console.showing.answers import page, redirect
+from angarium.console.paths import ConsoleRequest
+from angarium.console.rendering.responses import page, redirect
 from angarium.operations.dead_letters.find_for_event import letters_of
 
 PAGE_DELIVERIES = 25
@@ -19,7 +20,7 @@ PAGE_REFRESH_S = 5
 
 @get("/events", opt=needs("read"))
 async def find_event(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     session: InjectedSession,
     tenant: AskedTenant = "",
     id: Annotated[str, QueryParameter(max_length=256)] = "",
@@ -33,7 +34,7 @@ async def find_event(
 
 @get("/events/{tenant:str}/{event:str}", opt=needs("read"))
 async def show_event(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     tenant: FromPath[str],
@@ -50,7 +51,7 @@ async def show_event(
         )  # fmt: skip
     dead = {each.receiver for each in found.deliveries if each.state == "dead"}
     with console.api.letter_limits.admit(tenant):
-        letters = await letters_of(console.access, event, dead)
+        letters = result_of(await letters_of(console.access, event, dead))
     return page(
         request, "event.html", session, tenant=tenant, event=event, journey=found, cursor=cursor,
         letters=letters, live=f"/console/live/{tenant}", refresh_s=PAGE_REFRESH_S,

@@ -4,7 +4,7 @@ from litestar import Response, get
 from litestar.params import FromPath
 
 from angarium.api.problems import hidden
-from angarium.console.showing.answers import FILE_TYPES, SECURITY_HEADERS, file
+from angarium.console.rendering.responses import FILE_TYPES, SECURITY_HEADERS, file
 
 KEPT = {"cache-control": "public, max-age=31536000, immutable"}
 

@@ -1,9 +1,9 @@
 """Live attempts for open pages, as server-sent events; with a few streams for each session."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar import Request, get
+from litestar import get
 from litestar.params import FromPath, QueryParameter
 from litestar.response.streaming import ASGIStreamingResponse
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -12,8 +12,9 @@ from angarium.api.background.tail_streams import TailStream
 from angarium.api.problems import ProblemRaised
 from angarium.console.admission import needs
 from angarium.console.console_state import SESSION_STREAMS_MAX, ConsoleState, InjectedConsole, InjectedSession
+from angarium.console.paths import ConsoleRequest
+from angarium.console.rendering.responses import SECURITY_HEADERS
 from angarium.console.sessions import ConsoleSession
-from angarium.console.showing.answers import SECURITY_HEADERS
 from angarium.operations.live.tail import TailFilter
 
 EVENT_STREAM = "text/event-stream"
@@ -52,7 +53,7 @@ async def _while_it_lasts(
 
 @get("/live/{tenant:str}", opt=needs("read"), media_type=EVENT_STREAM)
 async def follow_attempts(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     tenant: FromPath[str],

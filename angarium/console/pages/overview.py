@@ -1,20 +1,20 @@
 """The overview: what is wrong, the receivers whose events wait longest, the totals, and the fleet."""
 
 import asyncio
-from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Response, get
 
 from angarium.console.admission import AskedTenant, needs, tenant_seen
+from angarium.console.cached_values import refresh_interval
 from angarium.console.console_state import InjectedConsole, InjectedSession
-from angarium.console.recent_values import refresh_interval
-from angarium.console.showing.answers import page, redirect
+from angarium.console.paths import ConsoleRequest
+from angarium.console.rendering.responses import page, redirect
 from streams.buckets.api_tokens import ALL_TENANTS
 
 
 @get("/", opt=needs("read", "operate"))
 async def show_overview(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     tenant: AskedTenant = "",
@@ -24,14 +24,14 @@ async def show_overview(
         return redirect("/console/fleet")
     about = tenant_seen(session, tenant)
     sees_fleet = session.may("operate") and about is None
-    top, nodes, examined = await asyncio.gather(
+    top, nodes, findings = await asyncio.gather(
         console.overviews.get(about or ALL_TENANTS),
         console.nodes.get("") if sees_fleet else _nothing(),
-        console.examinations.get("") if sees_fleet else _nothing(),
+        console.findings.get("") if sees_fleet else _nothing(),
     )
     return page(
-        request, "overview.html", session, tenant=about, top=top, nodes=nodes, examined=examined,
-        live=f"/console/live/{about}" if about else "", refresh_s=refresh_interval(top, nodes, examined),
+        request, "overview.html", session, tenant=about, top=top, nodes=nodes, findings=findings,
+        live=f"/console/live/{about}" if about else "", refresh_s=refresh_interval(top, nodes, findings),
     )  # fmt: skip
 
 

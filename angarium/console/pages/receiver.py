@@ -4,7 +4,7 @@ import json
 import time
 from typing import Annotated, Any
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.params import FromPath, QueryParameter
 from msgspec import Struct
 
@@ -13,9 +13,10 @@ from angarium.api.queries.ask_ledger import ask_ledger
 from angarium.api.queries.cursors import TimeCursor, cursor_of, start_of
 from angarium.console.admission import needs
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
-from angarium.console.pages.action_previews import offered
-from angarium.console.showing.answers import page
-from angarium.console.showing.minute_chart import MinuteChart, minute_chart
+from angarium.console.pages.action_previews import available_actions
+from angarium.console.paths import ConsoleRequest
+from angarium.console.rendering.minute_chart import MinuteChart, minute_chart
+from angarium.console.rendering.responses import page
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.operations.configurations.get import get_configuration
 from angarium.operations.control_requests.ask import UNKNOWN_CODE
@@ -41,7 +42,7 @@ class Records(Struct, frozen=True):
 
 @get("/receivers/{tenant:str}/{name:str}", opt=needs("read"))
 async def show_receiver(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     tenant: FromPath[str],
@@ -60,7 +61,8 @@ async def show_receiver(
     return page(
         request, "receiver.html", session, tenant=tenant, name=name, receiver=receiver, live_state=live,
         live_problem=problem, health=health, configured=configured, text=_as_text(configured.members),
-        records=records, failed=failed, cursor=cursor, following=following, actions=offered(session, live),
+        records=records, failed=failed, cursor=cursor, following=following,
+        actions=available_actions(session, live),
         live=f"/console/live/{tenant}?receiver={name}", refresh_s=PAGE_REFRESH_S,
     )  # fmt: skip
 

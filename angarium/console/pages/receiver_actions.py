@@ -4,9 +4,9 @@ The form of a preview holds what it showed. If the facts have changed since in a
 done, and the preview is shown again.
 """
 
-from typing import Any, assert_never
+from typing import assert_never
 
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.params import FromPath
 
 from angarium.access import Access
@@ -15,15 +15,15 @@ from angarium.api.problems import hidden, result_of
 from angarium.console.admission import FORM, Form, field, needs
 from angarium.console.console_state import InjectedConsole, InjectedSession
 from angarium.console.pages.action_previews import (
-    OFFERS,
+    ACTION_BUTTONS,
     Action,
-    Offer,
+    ActionButton,
     discarded_max,
-    is_still_meant,
-    previewed,
+    is_unchanged,
+    preview_of,
 )
-from angarium.console.showing.answers import page, redirect
-from angarium.console.showing.wording import events
+from angarium.console.paths import ConsoleRequest
+from angarium.console.rendering.responses import page, redirect
 from angarium.operations.control_requests.inspection import inspect_receiver
 from angarium.operations.control_requests.operator_actions import (
     forget,
@@ -33,13 +33,14 @@ from angarium.operations.control_requests.operator_actions import (
     skip,
     verify,
 )
+from angarium.quantities import count_text
 
-CHANGED = "Nothing was done: it is no longer what you saw. Look again."
+CHANGED = "Nothing was done: the receiver has changed. Review the new preview."
 
 
 @get("/receivers/{tenant:str}/{name:str}/{action:str}", opt=needs("manage"))
 async def preview_action(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     tenant: FromPath[str],
@@ -47,17 +48,17 @@ async def preview_action(
     action: FromPath[str],
 ) -> Response[bytes]:
     """Say what an action will do."""
-    offer = _offer(action)
+    button = _button(action)
     with console.api.control_limits.admit(tenant):
         live = result_of(await inspect_receiver(console.access, f"{tenant}.{name}"))
     return page(
-        request, "action.html", session, tenant=tenant, name=name, preview=previewed(offer, live), again=""
+        request, "action.html", session, tenant=tenant, name=name, preview=preview_of(button, live), again=""
     )
 
 
 @post("/receivers/{tenant:str}/{name:str}/{action:str}", status_code=200, opt=needs("manage"))
 async def do_action(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     access: InjectedAccess,
@@ -66,14 +67,16 @@ async def do_action(
     action: FromPath[str],
 ) -> Response[bytes]:
     """Do what was previewed."""
-    offer, receiver = _offer(action), f"{tenant}.{name}"
+    button, receiver = _button(action), f"{tenant}.{name}"
     form: Form = request.scope["state"][FORM]
-    seen = field(form, "seen")
+    confirmed_facts = field(form, "confirmed_facts")
     with console.api.control_limits.admit(tenant):
-        now = previewed(offer, result_of(await inspect_receiver(console.access, receiver)))
+        now = preview_of(button, result_of(await inspect_receiver(console.access, receiver)))
         done = None
-        if now.is_possible and is_still_meant(now, seen):
-            done = await _done(access, receiver, offer.action, seen)
+        if now.is_possible and is_unchanged(now, confirmed_facts):
+            done = await _perform(
+                access, receiver, button.action, discarded_max(confirmed_facts, now.confirmed_facts)
+            )
     if done is None:
         return page(
             request, "action.html", session, status=409, tenant=tenant, name=name, preview=now, again=CHANGED
@@ -82,8 +85,11 @@ async def do_action(
     return redirect(f"/console/receivers/{tenant}/{name}")
 
 
-async def _done(access: Access, receiver: str, action: Action, seen: str) -> str | None:
-    """The action, done: a sentence, or None if it is no longer meant. Raises `ProblemRaised`."""
+async def _perform(access: Access, receiver: str, action: Action, discarded: int) -> str | None:
+    """Perform the action, with so many discarded events at most: a sentence, or None if there are more.
+
+    Raises `ProblemRaised`.
+    """
     match action:
         case "pause":
             result_of(await pause(access, receiver))
@@ -103,15 +109,16 @@ async def _done(access: Access, receiver: str, action: Action, seen: str) -> str
             skipped = result_of(await skip(access, receiver))
             return f"The event {skipped.event_id}, number {skipped.sequence}, is a dead letter now."
         case "forget":
-            gone = result_of(await forget(access, receiver, lambda it: it.count <= discarded_max(seen)))
+            gone = result_of(await forget(access, receiver, lambda it: it.count <= discarded))
             if gone is None:
                 return None
-            return f"{events(gone.discarded)} discarded. The next event gets the number {gone.next_sequence}."
+            gone_events = count_text(gone.discarded, "event")
+            return f"{gone_events} discarded. The next event gets the number {gone.next_sequence}."
         case _:
             assert_never(action)
 
 
-def _offer(action: str) -> Offer:
-    if action not in OFFERS:
+def _button(action: str) -> ActionButton:
+    if action not in ACTION_BUTTONS:
         raise hidden()
-    return OFFERS[action]
+    return ACTION_BUTTONS[action]

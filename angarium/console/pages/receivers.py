@@ -1,18 +1,19 @@
 """The list of receivers: a page at a time, with their health, and those whose names contain a text."""
 
 from bisect import bisect_right
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.params import QueryParameter
 from msgspec import Struct
 
 from actors.ids import tenant_of
 from angarium.api.problems import result_of
 from angarium.console.admission import AskedTenant, needs, tenant_seen
+from angarium.console.cached_values import refresh_interval
 from angarium.console.console_state import InjectedConsole, InjectedSession
-from angarium.console.recent_values import refresh_interval
-from angarium.console.showing.answers import page
+from angarium.console.paths import ConsoleRequest
+from angarium.console.rendering.responses import page
 from angarium.operations.receiver_list.listing import overview
 from streams.buckets.api_tokens import ALL_TENANTS
 
@@ -30,7 +31,7 @@ class NamesFound(Struct, frozen=True):
 
 @get("/receivers", opt=needs("read"))
 async def list_receivers(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     tenant: AskedTenant = "",

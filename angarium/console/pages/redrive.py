@@ -1,8 +1,8 @@
 """Sending dead letters again, in bulk: chosen ones at once, a whole selection as a job with its progress."""
 
-from typing import Any
+import re
 
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.params import FromPath
 from msgspec import Struct
 
@@ -11,8 +11,10 @@ from angarium.api.api_state import InjectedAccess
 from angarium.api.problems import Fault, hidden, invalid, result_of
 from angarium.console.admission import FORM, Form, field, needs, sees
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
+from angarium.console.pages.action_previews import with_some_more
 from angarium.console.pages.dead_letters import selection
-from angarium.console.showing.answers import page, redirect
+from angarium.console.paths import ConsoleRequest
+from angarium.console.rendering.responses import page, redirect
 from angarium.operations.dead_letters.find import owned_letters
 from angarium.operations.dead_letters.listing import oldest_after
 from angarium.operations.dead_letters.redrive import redrive
@@ -20,13 +22,16 @@ from angarium.operations.failures import NotDone
 from angarium.operations.jobs.begin import begin_redrive
 from angarium.operations.jobs.plans import kind_and_owner
 from angarium.operations.jobs.show import show
+from angarium.quantities import count_text
 
+CHANGED = "Nothing was done: the selection has changed. Review the new preview."
 COUNTED_MAX = 1000
 """Letters of a selection that a preview counts."""
 CHOSEN_MAX = 200
 REDRIVE_PATIENCE_S = 20.0
 """Time in which a redrive waits for those of others."""
 JOB_REFRESH_S = 1
+_COUNT = re.compile(r"([0-9]{1,15})(\+?)\Z")
 
 
 class Chosen(Struct, frozen=True):
@@ -39,24 +44,37 @@ class Chosen(Struct, frozen=True):
     more: bool = False
 
     @property
+    def confirmed_facts(self) -> str:
+        """The number, as the form of its preview sends it back."""
+        return f"{self.count}{'+' if self.more else ''}"
+
+    def is_unchanged(self, confirmed_facts: str) -> bool:
+        """True if a preview with that number is close enough to what is there now."""
+        if self.numbers:
+            return confirmed_facts == self.confirmed_facts
+        if not (found := _COUNT.match(confirmed_facts)):
+            return False
+        return bool(found[2]) or (not self.more and self.count <= with_some_more(int(found[1])))
+
+    @property
     def words(self) -> str:
         """Their number for people."""
-        letters = "1 dead letter" if self.count == 1 else f"{self.count:,} dead letters"
+        letters = count_text(self.count, "dead letter")
         return f"more than {letters}" if self.more else letters
 
 
 @post("/dead-letters/{tenant:str}/redrive", status_code=200, opt=needs("manage"))
 async def preview_redrive(
-    request: Request[Any, Any, Any], console: InjectedConsole, session: InjectedSession, tenant: FromPath[str]
+    request: ConsoleRequest, console: InjectedConsole, session: InjectedSession, tenant: FromPath[str]
 ) -> Response[bytes]:
     """Say which letters would be sent again."""
     chosen = await _chosen(console, tenant, request.scope["state"][FORM])
-    return page(request, "redrive.html", session, tenant=tenant, chosen=chosen)
+    return page(request, "redrive.html", session, tenant=tenant, chosen=chosen, again="")
 
 
 @post("/dead-letters/{tenant:str}/redrive-now", status_code=200, opt=needs("manage"))
 async def do_redrive(
-    request: Request[Any, Any, Any],
+    request: ConsoleRequest,
     console: InjectedConsole,
     session: InjectedSession,
     access: InjectedAccess,
@@ -65,6 +83,8 @@ async def do_redrive(
     """Send the letters again."""
     form: Form = request.scope["state"][FORM]
     chosen = await _chosen(console, tenant, form)
+    if not chosen.is_unchanged(field(form, "confirmed_facts")):
+        return page(request, "redrive.html", session, status=409, tenant=tenant, chosen=chosen, again=CHANGED)
     if not chosen.numbers:
         wanted = selection(tenant, chosen.receiver, chosen.reason)
         begun = result_of(await begin_redrive(access, tenant, wanted))
@@ -83,7 +103,7 @@ async def do_redrive(
 
 @get("/jobs/{job:str}", opt=needs("read"))
 async def show_job(
-    request: Request[Any, Any, Any], console: InjectedConsole, session: InjectedSession, job: FromPath[str]
+    request: ConsoleRequest, console: InjectedConsole, session: InjectedSession, job: FromPath[str]
 ) -> Response[bytes]:
     """The progress of a job."""
     found = kind_and_owner(job)

@@ -2,16 +2,14 @@
 
 import asyncio
 import secrets
-from typing import Any
 
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 
 from angarium.api.admission.gate import is_expired
 from angarium.api.problems import ProblemRaised, unavailable
 from angarium.console.admission import (
     FORM_COOKIE,
     SESSION_COOKIE,
-    SIGN_IN,
     check_form,
     field,
     needs,
@@ -19,23 +17,23 @@ from angarium.console.admission import (
     session_of,
 )
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
+from angarium.console.paths import CONSOLE_PATH, SIGN_IN_PATH, ConsoleRequest
+from angarium.console.rendering.responses import cookie, page, redirect
 from angarium.console.sessions import LIFE_MAX_S
-from angarium.console.showing.answers import cookie, page, redirect
 from angarium.operations.tokens.secret import parse_token, proves
 from streams.buckets.api_tokens import Token
 
 TRIES_PER_S = 5.0
-"""Rate of an address that tries to sign in; a token has 256 random bits, so this only saves work."""
+"""Rate at which an address may try wrong tokens; a token has 256 random bits, so this only saves work."""
 FORM_LASTS_S = 3600.0
 NEXT_MAX = 512
-HOME = "/console"
 
-WRONG = "This is no valid token. It may be misspelled, revoked or expired."
-NOTHING_TO_SEE = "This token may publish, but not look: the console needs the scope read or operate."
+WRONG = "Invalid token. It may be misspelled, revoked or expired."
+NOTHING_TO_SEE = "This token can only publish: the console needs the scope read or operate."
 
 
 @get("/sign-in")
-async def show_sign_in(request: Request[Any, Any, Any], console: InjectedConsole) -> Response[bytes]:
+async def show_sign_in(request: ConsoleRequest, console: InjectedConsole) -> Response[bytes]:
     """The form to sign in."""
     back = _way_back(request.query_params.get("next", ""))
     if console.api.is_ready and session_of(request, console) is not None:
@@ -44,16 +42,20 @@ async def show_sign_in(request: Request[Any, Any, Any], console: InjectedConsole
 
 
 @post("/sign-in", status_code=200)
-async def do_sign_in(request: Request[Any, Any, Any], console: InjectedConsole) -> Response[bytes]:
-    """Begin a session, if the token is valid."""
-    _admit(request, console)
-    form = await read_form(request)
+async def do_sign_in(request: ConsoleRequest, console: InjectedConsole) -> Response[bytes]:
+    """Begin a session, if the token is valid.
+
+    Only wrong tokens count as tries: behind a proxy all people have one address, and one of them could keep
+    the others out.
+    """
+    form = await read_form(request, console, _address(request))
     check_form(request, form, request.cookies.get(FORM_COOKIE, ""))
     back = _way_back(field(form, "next"))
     if not console.api.is_ready:
         raise unavailable("NATS cannot be reached; load the page again in a moment")
     found = _token(console, field(form, "token").strip())
     if found is None:
+        _count_wrong(request, console)
         return _form(request, back, WRONG, status=401)
     token_id, token = found
     if not {"read", "operate"} & {*token.scopes}:
@@ -68,14 +70,14 @@ async def do_sign_in(request: Request[Any, Any, Any], console: InjectedConsole) 
 
 @post("/sign-out", status_code=200, opt=needs("read", "operate"))
 async def sign_out(
-    request: Request[Any, Any, Any], console: InjectedConsole, session: InjectedSession
+    request: ConsoleRequest, console: InjectedConsole, session: InjectedSession
 ) -> Response[bytes]:
     """End the session."""
     console.sessions.close(session)
-    return redirect(SIGN_IN, cookie(request, SESSION_COOKIE, "", 0))
+    return redirect(SIGN_IN_PATH, cookie(request, SESSION_COOKIE, "", 0))
 
 
-def _form(request: Request[Any, Any, Any], back: str, why: str = "", *, status: int = 200) -> Response[bytes]:
+def _form(request: ConsoleRequest, back: str, why: str = "", *, status: int = 200) -> Response[bytes]:
     csrf = secrets.token_urlsafe(32)
     kept = cookie(request, FORM_COOKIE, csrf, FORM_LASTS_S)
     return page(
@@ -83,13 +85,16 @@ def _form(request: Request[Any, Any, Any], back: str, why: str = "", *, status: 
     )  # fmt: skip
 
 
-def _admit(request: Request[Any, Any, Any], console: ConsoleState) -> None:
-    """Raise `ProblemRaised` if the address tries too often."""
-    address = request.client.host if request.client else ""
-    status = console.sign_ins.take(address, TRIES_PER_S, 1, asyncio.get_running_loop().time())
+def _address(request: ConsoleRequest) -> str:
+    return request.client.host if request.client else ""
+
+
+def _count_wrong(request: ConsoleRequest, console: ConsoleState) -> None:
+    """Count a wrong token. Raises `ProblemRaised` if the address tries too many."""
+    status = console.sign_ins.take(_address(request), TRIES_PER_S, 1, asyncio.get_running_loop().time())
     if not status.admitted:
         raise ProblemRaised(
-            429, "rate", "too many tries to sign in from this address; wait a moment",
+            429, "rate", "too many wrong tokens from this address; wait a moment",
             retry_after=str(status.wait_s),
         )  # fmt: skip
 
@@ -107,6 +112,6 @@ def _token(console: ConsoleState, text: str) -> tuple[str, Token] | None:
 
 def _way_back(path: str) -> str:
     """The page to show after signing in: one of ours, or the first one."""
-    ours = path == HOME or path.startswith((f"{HOME}/", f"{HOME}?"))
+    ours = path == CONSOLE_PATH or path.startswith((f"{CONSOLE_PATH}/", f"{CONSOLE_PATH}?"))
     safe = path.isascii() and path.isprintable() and "\\" not in path and len(path) <= NEXT_MAX
-    return path if ours and safe and not path.startswith(SIGN_IN) else HOME
+    return path if ours and safe and not path.startswith(SIGN_IN_PATH) else CONSOLE_PATH

@@ -146,9 +146,7 @@ class OutageWatch:
 
     def may_try(self, receiver: str, policy: Policy) -> bool:
         """False during an outage. The host is probed soon if it is the first of its tenant that waits."""
-        if self.since is None:
-            return True
-        target = self._target(policy)
+        target = None if self.since is None else self._target(policy)
         if target is None:
             return True
         tenant = tenant_of(receiver)
@@ -157,6 +155,10 @@ class OutageWatch:
             if tenant not in self._probed_tenants:
                 self._probe_now.set()
         return False
+
+    def holds(self, policy: Policy) -> bool:
+        """True during an outage, for a receiver that is reached by this node's network; probes nothing."""
+        return self.since is not None and self._target(policy) is not None
 
     def _target(self, policy: Policy) -> Target | None:
         """The target whose connections are evidence; None for one that is reached without our network."""

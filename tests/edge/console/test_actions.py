@@ -12,7 +12,7 @@ from tests.support.fleet.sink import Reply, Sink
 from tests.support.waiting import until_true
 
 BILLING = "/console/receivers/acme/billing"
-SEEN = re.compile(r'name="seen" value="([^"]*)"')
+CONFIRMED_FACTS = re.compile(r'name="confirmed_facts" value="([^"]*)"')
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ async def do(browser: Browser, action: str, says: str, status: int = 303) -> str
     """Look at the preview of an action, which has to say this, and confirm it; returns the next page."""
     preview = await browser.get(f"{BILLING}/{action}")
     assert says in preview
-    seen = SEEN.search(preview)
-    assert seen is not None
-    answer = await browser.post(f"{BILLING}/{action}", {"seen": seen[1]}, status)
+    facts = CONFIRMED_FACTS.search(preview)
+    assert facts is not None
+    answer = await browser.post(f"{BILLING}/{action}", {"confirmed_facts": facts[1]}, status)
     return answer.text if status != 303 else await browser.get(answer.headers["location"])
 
 
@@ -68,22 +68,43 @@ async def test_forgetting_names_the_number_of_events_and_discards_no_more(
     assert "Discard 3 events" in preview
     await post_orders(owned, "billing", 3, 12)
     await backlog(browser, 15)
-    answer = await browser.post(f"{BILLING}/forget", {"seen": "3"}, 409)
-    assert "Nothing was done: it is no longer what you saw." in answer.text
+    answer = await browser.post(f"{BILLING}/forget", {"confirmed_facts": "3 1"}, 409)
+    assert "Nothing was done: the receiver has changed." in answer.text
     assert "Discard 15 events" in answer.text
     await backlog(browser, 15)
-    for wrong in ("", "-1", "1e9", "9" * 5000):
+    for wrong in ("", "-1", "1e9", "9" * 5000, "15"):
         await browser.get(BILLING)
-        await browser.post(f"{BILLING}/forget", {"seen": wrong}, 409)
+        await browser.post(f"{BILLING}/forget", {"confirmed_facts": wrong}, 409)
     page = await do(browser, "forget", "15 events will be discarded")
     assert "15 events discarded. The next event gets the number 16." in page
 
 
+async def test_an_old_confirmation_discards_no_other_events(owned: Api, browser: Browser) -> None:
+    """The number alone may be right, while the events that were seen are gone."""
+    await do(browser, "resume", "Resume, and send 3 events")
+    await backlog(browser, 0)
+    await do(browser, "pause", "No event waits now.")
+    await post_orders(owned, "billing", 3, 3)
+    await backlog(browser, 3)
+    answer = await browser.post(f"{BILLING}/forget", {"confirmed_facts": "3 1"}, 409)
+    assert "Discard 3 events" in answer.text
+    await backlog(browser, 3)
+
+
+async def test_resuming_sends_no_more_than_was_shown(owned: Api, browser: Browser) -> None:
+    await browser.get(f"{BILLING}/resume")
+    await post_orders(owned, "billing", 3, 12)
+    await backlog(browser, 15)
+    answer = await browser.post(f"{BILLING}/resume", {"confirmed_facts": "3"}, 409)
+    assert "Resume, and send 15 events" in answer.text
+    assert (await owned.in_bucket())["paused"] is True
+
+
 async def test_skipping_is_about_the_event_that_was_shown(browser: Browser) -> None:
     await browser.get(f"{BILLING}/skip")
-    await browser.post(f"{BILLING}/skip", {"seen": "1 order-0"})
+    await browser.post(f"{BILLING}/skip", {"confirmed_facts": "1 order-0"})
     await browser.get(f"{BILLING}/skip")
-    answer = await browser.post(f"{BILLING}/skip", {"seen": "1 order-0"}, 409)
+    answer = await browser.post(f"{BILLING}/skip", {"confirmed_facts": "1 order-0"}, 409)
     assert "1 event, order-1 with the number 2" in answer.text
     await backlog(browser, 2)
 
@@ -99,7 +120,7 @@ async def test_a_receiver_is_asked_to_prove_itself(owned: Api, sink: Sink, brows
 
     await until_true(is_offered)
     await browser.get("/console/receivers/acme/new/verify")
-    await browser.post("/console/receivers/acme/new/verify", {"seen": ""})
+    await browser.post("/console/receivers/acme/new/verify", {"confirmed_facts": ""})
     assert "The receiver has not proved itself: " in await browser.get("/console/receivers/acme/new")
 
 

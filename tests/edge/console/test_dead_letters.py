@@ -38,7 +38,7 @@ async def test_letters_are_filtered_and_paged(api: Api, monkeypatch: pytest.Monk
         assert numbers(await browser.get(LETTERS + following[1].replace("&amp;", "&"))) == [1]
         assert numbers(await browser.get(f"{LETTERS}?receiver=mail")) == [5]
         assert numbers(await browser.get(f"{LETTERS}?reason=rejected")) == [3]
-        assert "No dead letter is like that" in await browser.get(f"{LETTERS}?receiver=nobody")
+        assert "No dead letter matches" in await browser.get(f"{LETTERS}?receiver=nobody")
         await browser.get(f"{LETTERS}?reason=boredom", 404)
         await browser.get(f"{LETTERS}/acme/4", 404)
 
@@ -54,7 +54,7 @@ async def test_chosen_letters_are_sent_again_once_their_number_is_confirmed(api:
         assert await api.sent_again() == []
         browser.page = answer.text
         assert numbers(answer.text) == [1, 2]
-        fields = {"which": "chosen", "number": ["1", "2", "4"]}
+        fields = {"which": "chosen", "number": ["1", "2", "4"], "confirmed_facts": "2"}
         answer = await browser.post(f"{LETTERS}/acme/redrive-now", fields)
         page = await browser.get(answer.headers["location"])
         assert "2 of 2 dead letters sent again." in page
@@ -72,8 +72,9 @@ async def test_a_selection_is_sent_again_as_a_job_with_its_progress(
         form = {"which": "all", "receiver": "billing", "reason": "expired"}
         answer = await browser.post(f"{LETTERS}/acme/redrive", form, 200)
         assert "More than 1 dead letter of acme.billing, for the reason expired" in answer.text
+        assert 'name="confirmed_facts" value="1+"' in answer.text
         browser.page = answer.text
-        answer = await browser.post(f"{LETTERS}/acme/redrive-now", form)
+        answer = await browser.post(f"{LETTERS}/acme/redrive-now", form | {"confirmed_facts": "1+"})
         await done(browser, answer.headers["location"])
         assert "Redrive of acme.billing" in browser.page
         assert "<dd>2</dd>" in browser.page
@@ -101,4 +102,27 @@ async def test_nothing_is_sent_if_nothing_is_selected(api: Api) -> None:
                 {"which": "all", "receiver": "nobody"},
             ):  # fmt: skip
                 await browser.post(f"{LETTERS}/acme/{path}", fields, 422)
+    assert await api.sent_again() == []
+
+
+async def test_an_old_confirmation_sends_no_more_than_was_shown(api: Api) -> None:
+    await buried(api)
+    async with signed_in(api) as browser:
+        await browser.get(LETTERS)
+        chosen = {"which": "chosen", "number": ["1", "2"]}
+        every = {"which": "all"}
+        for fields in (
+            chosen,
+            chosen | {"confirmed_facts": "3"},
+            every,
+            every | {"confirmed_facts": "0"},
+            every | {"confirmed_facts": "x"},
+        ):
+            answer = await browser.post(f"{LETTERS}/acme/redrive-now", fields, 409)
+            assert "Nothing was done: the selection has changed." in answer.text
+            assert f"Send {2 if 'number' in fields else 4} dead letters again" in answer.text
+        for number in range(6, 14):
+            await api.bury("acme.billing", number)
+        answer = await browser.post(f"{LETTERS}/acme/redrive-now", every | {"confirmed_facts": "1"}, 409)
+        assert "Send 12 dead letters again" in answer.text
     assert await api.sent_again() == []

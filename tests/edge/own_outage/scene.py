@@ -2,7 +2,7 @@
 
 The receivers have an address each; nats-server is at the loopback, which stays. `unreachable`: the addresses
 are gone, and no route is left. `silent`: packets to them go into a cable without an end. With `names` the
-receivers have names, and their name server goes with the network.
+receivers have names; their name server is at the loopback, too.
 """
 
 import asyncio

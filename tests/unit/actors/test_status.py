@@ -18,7 +18,7 @@ from actors.machine.facts import AttemptFailed, Burial, Delivered, Throttled
 from actors.machine.numbering import Frontier, Numbered, advance, with_number
 from actors.machine.outcome import Answered
 from actors.machine.scheduling.phases import Phase
-from actors.machine.scheduling.view import NoBounds, View
+from actors.machine.scheduling.view import FixedBounds, View
 from actors.machine.state import BURIALS_MAX, Alert, OpenEvent, State
 from actors.status import Head, inspect, known_head, phase, read_head, remedy, why
 from actors.times_as_text import age_text
@@ -37,7 +37,7 @@ POLICY = Policy(
 RELAXED = Policy(url="https://a.example", order="relaxed")
 ENTRY = OpenEvent(sequence=3, position=9, id="e3", stored_at=NOW - 10, attempts=1, next_at=NOW + 1.5)
 HEAD = Event(position=9, id="e3", stored_at=NOW - 10, body=b"{}")
-UNREADY = View(waiting=(HEAD,), bounds=NoBounds(may_start=False))
+UNREADY = View(waiting=(HEAD,), bounds=FixedBounds(may_start=False))
 
 
 def shown(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.machine.scheduling.view import NoBounds, View
+from actors.machine.scheduling.view import FixedBounds, View
 from actors.machine.state import State
 from actors.status import why
 from tests.unit.worlds.values import NOW, event, policy
@@ -15,15 +15,15 @@ POLICY = policy()
     ("bounds", "words"),
     [
         (
-            NoBounds(may_reach=False),
+            FixedBounds(may_reach=False),
             "this node can connect to no host, and only makes probes until it can",
         ),
         (
-            NoBounds(may_try_host=False),
+            FixedBounds(may_try_host=False),
             "its host cannot be connected to: its receivers try it in turn, one at a time",
         ),
     ],
 )
-def test_the_status_says_that_a_host_cannot_be_connected_to(bounds: NoBounds, words: str) -> None:
+def test_the_status_says_that_a_host_cannot_be_connected_to(bounds: FixedBounds, words: str) -> None:
     view = View(waiting=(HEAD,), bounds=bounds)
     assert why(State(receiver="a.b", opened=True), POLICY, view, NOW, backlog=3) == words

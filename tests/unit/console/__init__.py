@@ -1,1 +1,1 @@
-"""The console without NATS: recent values, words, charts, and harmless texts."""
+"""The console without NATS: cached values, words, charts, and harmless texts."""

@@ -22,7 +22,7 @@ from actors.machine.pace.pace import Pace, Told
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.rules import Rule
-from actors.machine.scheduling.view import NoBounds, UnreadCursor, View
+from actors.machine.scheduling.view import FixedBounds, UnreadCursor, View
 from actors.machine.scheduling.without_policy import step_without_policy
 from actors.machine.state import BURIALS_MAX, Handshake, OpenEvent, State
 from actors.status import held_back
@@ -407,7 +407,7 @@ def drawn(random: Random) -> Case:
             each.position: each for each in opened if some(0.6) and each.position not in in_flight
         },
         barrier_unconfirmed=some(), burying=some(0.7), handshake_under_way=some(),
-        bounds=NoBounds(
+        bounds=FixedBounds(
             may_start=not some(), may_reach=not some(), may_try_host=not some(), room=random.choice((1, 256)),
             all_know_handshakes=not some(), all_know_transforms=not some(),
         ),

@@ -13,7 +13,7 @@ from actors.machine.numbering import with_number
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import PARK_AFTER_S
 from actors.machine.scheduling.rules import Rule
-from actors.machine.scheduling.view import NoBounds
+from actors.machine.scheduling.view import FixedBounds
 from actors.machine.state import BURIALS_MAX
 from tests.unit.worlds.values import NOW, URL, Actor, answer, event, given_up, policy, retrying
 
@@ -70,8 +70,8 @@ def test_a_fact_that_must_be_confirmed_first_holds_everything_up() -> None:
 
 def test_a_shard_out_of_order_starts_nothing_but_gives_up_what_is_too_old() -> None:
     actor = Actor(retrying(max_age_s=60))
-    assert actor.step(head=EVENT, bounds=NoBounds(may_start=False)) == s.Rest(Rule.UNREADY)
-    assert actor.step(NOW + 60, head=EVENT, bounds=NoBounds(may_start=False)) == given_up("expired", EVENT)
+    assert actor.step(head=EVENT, bounds=FixedBounds(may_start=False)) == s.Rest(Rule.UNREADY)
+    assert actor.step(NOW + 60, head=EVENT, bounds=FixedBounds(may_start=False)) == given_up("expired", EVENT)
 
 
 def test_duplicates_are_dropped_by_id_by_source_and_once_settled() -> None:

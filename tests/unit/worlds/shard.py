@@ -47,18 +47,24 @@ class Outage:
 
     def __init__(self) -> None:
         self.since: float | None = None
+        self.asked = 0
 
     def may_try(self, receiver: str, policy: Policy) -> bool:
+        self.asked += 1
         return self.since is None
+
+    def holds(self, policy: Policy) -> bool:
+        return self.since is not None
 
 
 class DownHosts:
     """The hosts that are down: if one is, all are."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.asked = 0
 
     def may_try(self, receiver: str, policy: Policy) -> bool:
+        self.asked += 1
         return not self.count
 
     def is_down(self, policy: Policy) -> bool:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from actors.configuration.policy import Policy
 from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.handshake.proof import handshake_key
-from actors.machine.scheduling.view import NoBounds, View
+from actors.machine.scheduling.view import FixedBounds, View
 from actors.machine.state import Handshake, State
 from actors.status import ReceiverState, inspect, why
 from tests.unit.worlds.values import NOW
@@ -33,7 +33,7 @@ def test_an_unverified_receiver_says_what_its_handshake_came_to() -> None:
     )
     assert shown(failed, UNPROVEN)["resume_at"] == "2023-11-14T22:14:02.000Z"
     assert "a handshake is under way" in why(failed, UNPROVEN, View(handshake_under_way=True), NOW, backlog=1)
-    alone = View(bounds=NoBounds(all_know_handshakes=False))
+    alone = View(bounds=FixedBounds(all_know_handshakes=False))
     assert "upgrade it" in why(failed, UNPROVEN, alone, NOW, backlog=1)
     elsewhere = State(receiver="a.b", handshake=replace(known, key="another URL"))
     assert shown(elsewhere, UNPROVEN)["handshake"] == {

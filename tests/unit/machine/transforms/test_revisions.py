@@ -22,7 +22,7 @@ from actors.machine.numbering import with_number
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.unverified import OLDER_NODES_EVERY_S
-from actors.machine.scheduling.view import Cutoff, NoBounds, View
+from actors.machine.scheduling.view import Cutoff, FixedBounds, View
 from actors.machine.state import (
     BURIALS_MAX,
     OPEN_MAX,
@@ -242,7 +242,7 @@ def test_a_dead_letter_of_a_transform_that_is_gone_has_no_hash() -> None:
 def test_a_transform_waits_for_nodes_that_would_send_the_original() -> None:
     actor = Receiver()
     actor.policy = policy(order="relaxed", transform=DROP)
-    older = NoBounds(all_know_transforms=False)
+    older = FixedBounds(all_know_transforms=False)
     step = actor.step(policy_adopted=False, bounds=older)
     assert isinstance(step, s.WaitUntil)
     assert step.rule is Rule.OLDER_NODES_TRANSFORM
@@ -256,7 +256,7 @@ def test_a_transform_waits_for_nodes_that_would_send_the_original() -> None:
     assert isinstance(actor.step(policy_adopted=False, bounds=older), c.Adopt)
 
 
-OLDER = NoBounds(all_know_transforms=False)
+OLDER = FixedBounds(all_know_transforms=False)
 
 
 def waiting_for_nodes(order: Any = "strict", **members: Any) -> Actor:

@@ -9,7 +9,7 @@ from actors.errors import ControlDenied
 from actors.machine import facts as f
 from actors.machine.outcome import OUTAGE, Failed
 from actors.runtime.operator_actions.ping import ping
-from actors.status import held_back
+from actors.status import held_back, inspect
 from tests.unit.worlds.shard import RECEIVER, ShardWorld
 from tests.unit.worlds.values import policy
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -35,6 +35,27 @@ async def test_nothing_starts_before_it_is_over(handshake: str) -> None:
     assert world.sender.made
     if handshake == "none":
         await world.until_settled(3)
+
+
+@in_virtual_time
+async def test_showing_what_a_receiver_waits_for_probes_no_host_and_takes_no_turn() -> None:
+    world = ShardWorld(SOON)
+    world.down_hosts.count = 1
+    world.publish()
+    await world.pass_time(1)
+    asked = world.down_hosts.asked
+    assert asked
+    actor = world.host.actors[RECEIVER]
+    why = inspect(
+        world.state, SOON, actor.shown_view(), world.clock.now(), shard=0, node="n", queued=1, backlog=1,
+        head=None, last_answer=None, problems=[],
+    )["why"]  # fmt: skip
+    assert why.startswith("its host cannot be connected to"), why
+    assert world.down_hosts.asked == asked
+    world.outage(True)
+    asked = world.own_outage.asked
+    assert not actor.shown_view().bounds.may_reach
+    assert world.own_outage.asked == asked
 
 
 @in_virtual_time

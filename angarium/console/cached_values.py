@@ -30,14 +30,14 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Recent(Struct, Generic[V], frozen=True):
+class CachedValue(Struct, Generic[V], frozen=True):
     """The last value, None if it is still being read; `problem`: why the last reading failed."""
 
     value: V | None
     problem: str = ""
 
 
-def refresh_interval(*shown: Recent[Any] | None) -> int:
+def refresh_interval(*shown: CachedValue[Any] | None) -> int:
     """The interval at which a page with these values refreshes itself."""
     is_reading = any(each is not None and each.value is None for each in shown)
     return READING_REFRESH_S if is_reading else USUAL_REFRESH_S
@@ -48,19 +48,19 @@ class _Kept(Generic[V]):
 
     def __init__(self, read: Callable[[], Awaitable[V]]) -> None:
         self.read = read
-        self.last: Recent[V] = Recent(None)
+        self.last: CachedValue[V] = CachedValue(None)
         self.rests_until = 0.0
         self.reading: asyncio.Task[None] | None = None
 
 
-class RecentValues(Generic[K, V]):
+class CachedValues(Generic[K, V]):
     """Values by key; `reader` makes the function that reads one, and fails with an AngariumError."""
 
     def __init__(self, reader: Callable[[K], Callable[[], Awaitable[V]]]) -> None:
         self._reader = reader
         self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()
 
-    async def get(self, key: K, *, wait_s: float = FIRST_WAIT_S) -> Recent[V]:
+    async def get(self, key: K, *, wait_s: float = FIRST_WAIT_S) -> CachedValue[V]:
         """The last value; a page that is the first to ask waits for it, for a while."""
         kept = self._kept.get(key)
         if kept is None:
@@ -85,9 +85,9 @@ class RecentValues(Generic[K, V]):
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         try:
-            kept.last = Recent(await kept.read())
+            kept.last = CachedValue(await kept.read())
         except AngariumError as error:
-            kept.last = Recent(kept.last.value, str(error))
+            kept.last = CachedValue(kept.last.value, str(error))
         finally:
             kept.reading = None
             now = loop.time()

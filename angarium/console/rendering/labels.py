@@ -22,6 +22,7 @@ PHASE_TONES: dict[Phase, str] = {
 """The looks of a phase, in addition to its words."""
 LIMIT_WORDS: dict[Bottleneck, str] = {
     "rate": "its configured rate: raise the rate to go faster",
+    "pace": "the pace that its answers taught: resume it to forget that",
     "latency": "the time that the receiver takes to answer",
     "batch": "its batches wait for more events, as configured",
     "node": "our nodes, which do not keep up",
@@ -49,9 +50,9 @@ def limit_words(limit: Bottleneck | None) -> str:
 
 
 def until_empty(waiting: int | None, empty_in_s: float | None) -> str:
-    """The time until nothing waits, in words."""
+    """The time until the backlog is empty, in words."""
     if waiting == 0:
-        return "nothing waits"
+        return "it is empty"
     if empty_in_s is None:
         return "not known" if waiting is None else NO_END
     return span(empty_in_s)
@@ -73,8 +74,3 @@ def span(seconds: float | None) -> str:
 def number(value: int | float | None) -> str:
     """A number for people; `–` if it is not known."""
     return "–" if value is None else f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
-
-
-def events(count: int) -> str:
-    """A number of events for people: `1 event`, `2,731 events`."""
-    return "1 event" if count == 1 else f"{count:,} events"

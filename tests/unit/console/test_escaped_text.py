@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from angarium.console.showing.harmless import (
+from angarium.console.rendering.escaped_text import (
     BODY_BYTES_MAX,
     VALUE_CHARS_MAX,
     body_shown,

@@ -1,4 +1,4 @@
-"""Answers of the console: pages from templates, with headers that let a browser load nothing else.
+"""Responses of the console: pages from templates, with headers that let a browser load nothing else.
 
 A template gets its values, and what every page has: who has signed in, and where it is. No page is stored by
 a cache, shown in a frame, or loads anything from another host; scripts and styles come from our files only.
@@ -10,14 +10,15 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from litestar import Request, Response
+from litestar import Response
 from litestar.datastructures import Cookie
 from markupsafe import Markup
 
 from actors.times_as_text import instant_text
 from angarium import __version__, quantities
+from angarium.console.paths import CONSOLE_PATH, REFRESH_HEADER, ConsoleRequest
+from angarium.console.rendering import escaped_text, labels
 from angarium.console.sessions import ConsoleSession
-from angarium.console.showing import harmless, wording
 
 SECURITY_HEADERS = {
     "content-security-policy": (
@@ -38,13 +39,10 @@ FILE_TYPES = {
     "icon.svg": "image/svg+xml",
 }
 """The files that a page loads."""
-COOKIE_PATH = "/console"
-
-Asked = Request[Any, Any, Any]
 
 
 def page(
-    request: Asked,
+    request: ConsoleRequest,
     template: str,
     session: ConsoleSession | None,
     *,
@@ -55,7 +53,7 @@ def page(
 ) -> Response[bytes]:
     """A page; what was noted for the session is shown once, and not to a page that refreshes itself."""
     notices: list[str] = []
-    if session is not None and "x-console-refresh" not in request.headers:
+    if session is not None and REFRESH_HEADER not in request.headers:
         notices, session.notices = session.notices, []
     usual = {"live": "", "refresh_s": 0, "session": session, "notices": notices, "here": request.url.path}
     text = _environment().get_template(template).render(usual | values)
@@ -71,7 +69,7 @@ def redirect(path: str, *cookies: Cookie) -> Response[bytes]:
     return Response(b"", status_code=303, headers=headers, cookies=list(cookies), media_type=HTML)
 
 
-def cookie(request: Asked, name: str, value: str, lasts_s: float) -> Cookie:
+def cookie(request: ConsoleRequest, name: str, value: str, lasts_s: float) -> Cookie:
     """A cookie that scripts cannot read, and other sites cannot have sent.
 
     It needs TLS if the browser came by TLS, as the proxy in front of us says.
@@ -79,7 +77,7 @@ def cookie(request: Asked, name: str, value: str, lasts_s: float) -> Cookie:
     scheme = request.headers.get("x-forwarded-proto", request.url.scheme).partition(",")[0]
     by_tls = scheme.strip().lower() == "https"
     return Cookie(
-        name, path=COOKIE_PATH, value=value, max_age=int(lasts_s), httponly=True, samesite="strict",
+        name, path=CONSOLE_PATH, value=value, max_age=int(lasts_s), httponly=True, samesite="strict",
         secure=by_tls,
     )  # fmt: skip
 
@@ -99,18 +97,17 @@ def _environment() -> Environment:
     )  # fmt: skip
     made.globals |= {
         "version": __version__,
-        "file_path": lambda name: f"/console/files/{file(name)[1]}/{name}",
-        "phase_words": wording.phase_words,
-        "phase_tone": wording.phase_tone,
-        "limit_words": wording.limit_words,
-        "until_empty": wording.until_empty,
+        "file_path": lambda name: f"{CONSOLE_PATH}/files/{file(name)[1]}/{name}",
+        "phase_words": labels.phase_words,
+        "phase_tone": labels.phase_tone,
+        "limit_words": labels.limit_words,
+        "until_empty": labels.until_empty,
         "instant": instant_text,
-        "visible_lines": lambda text: Markup.escape(harmless.visible(text, keeping="\n\t")),
+        "visible_lines": lambda text: Markup.escape(escaped_text.visible(text, keeping="\n\t")),
     }
     made.filters |= {
-        "span": wording.span,
-        "number": wording.number,
-        "events": wording.events,
+        "span": labels.span,
+        "number": labels.number,
         "size": quantities.bytes_text,
         "took": quantities.milliseconds_text,
     }
@@ -122,5 +119,5 @@ def _finalized(value: Any) -> Any:
     if value is None:
         return "–"
     if isinstance(value, str) and not isinstance(value, Markup):
-        return harmless.one_value(value)
+        return escaped_text.one_value(value)
     return value
