@@ -19,7 +19,7 @@ from msgspec import Struct
 from actors.errors import AngariumError
 from actors.ids import tenant_of
 from angarium.access import Access
-from angarium.api.background.paced_work import PacedWork
+from angarium.api.background.spaced_work import SpacedWork
 from angarium.api.problems import ProblemRaised, unavailable
 from angarium.operations.live.journal_pages import (
     AttemptPosition,
@@ -127,7 +127,7 @@ class Tails:
         self._streams_by_tenant = Counter[str]()
         self._pages: JournalPages | None = None
         self._starting = asyncio.Lock()
-        self._catch_ups = PacedWork(CATCH_UP_PAUSE_S)
+        self._catch_ups = SpacedWork(CATCH_UP_PAUSE_S)
         self._tasks: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
