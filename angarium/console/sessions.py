@@ -1,8 +1,8 @@
 """The sessions of browsers that have signed in with a token, in the memory of one process.
 
 A browser holds a random text, and never the token. The store keeps the hash of that text, so what it holds
-opens nothing, and the time of a look-up says nothing about the text. A session ends when it is not used, when
-it is old, when its token is revoked, changed or is_expired, and when its browser signs out.
+opens nothing, and the time of a look-up says nothing about the text. A session ends when it has been
+idle too long, is too old, its token is revoked, changed or expired, or its browser signs out.
 """
 
 import asyncio

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from actors.configuration.parsing import DOCUMENT_MAX
 from streams.installation.actor_keys import ActorKeys
-from streams.installation.later_subjects import LaterSubjects
+from streams.installation.timed_subjects import TimedSubjects
 
 VERSION = 2
 """Version stamped on every stream; it rises if a node can no longer work with the streams of an older one.
@@ -53,7 +53,7 @@ class Installation(Struct, frozen=True, kw_only=True):
     - `shards`: the number of shards; it cannot be changed later.
     - `max_body`: bytes of the largest event.
     - `max_bytes`: size of the events stream and of the deliveries stream, by default 4 GiB each; the journal
-      gets half of it, dead letters and events that wait for their time a quarter each.
+      gets half of it, dead letters and timed events a quarter each.
     - `max_age_s`: how long events and deliveries are kept; longer than any receiver's own limit.
     """
 
@@ -95,9 +95,9 @@ class Names(Struct, frozen=True):
         return f"{self.prefix.upper()}_LATER"
 
     @property
-    def later_subjects(self) -> LaterSubjects:
-        """The subjects of events that wait for their time."""
-        return LaterSubjects(self.prefix)
+    def timed_subjects(self) -> TimedSubjects:
+        """The subjects of timed events."""
+        return TimedSubjects(self.prefix)
 
     @property
     def receivers(self) -> str:
@@ -392,7 +392,7 @@ def _later(installation: Installation) -> dict[str, Any]:
     return _stream(
         installation,
         installation.names.later,
-        installation.names.later_subjects.pattern,
+        installation.names.timed_subjects.pattern,
         max_msgs_per_subject=1,
         max_bytes=_room(installation) // 4,
         # As in the events: what fits here fits there again when it is due, with fewer headers.

@@ -44,8 +44,8 @@ from streams.routing.tenant_rates import TenantRates
 from streams.routing.tenants import Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
 from streams.tasks import cancel_and_wait, on_defect
+from streams.timed.due_publisher import DuePublisher
 from streams.timed.entries import Taking, judged
-from streams.timed.opener import Opener
 from streams.timed.timed_events import LANE, TOO_LARGE, TimedEvents
 
 EVENT_BYTES_MAX = 4 << 20
@@ -128,12 +128,12 @@ class Router:
         )
         self._burying: set[asyncio.Task[str]] = set()
         self._taken: deque[tuple[EventInMemory, Taking]] = deque()
-        opener = Opener(
+        due_publisher = DuePublisher(
             js, names, partition,
             wall=routing.wall, may_publish=terms.may_read, tenants=routing.subscribed_tenants,
             partitions=routing.partitions, on_broken=terms.on_broken,
         )  # fmt: skip
-        self._timed_events = TimedEvents(js, names, partition, opener, terms.on_broken)
+        self._timed_events = TimedEvents(js, names, partition, due_publisher, terms.on_broken)
         self._matching: asyncio.Task[None] | None = None
         self._reader = Reader(
             js,

@@ -1,4 +1,4 @@
-"""Timed events, which wait for their time: stored as entries, opened when due, taken once.
+"""Timed events: stored as entries, published when due, taken once.
 
-Read `docs/decisions/delivery-at-a-time.md` first, then `entries` and `opener`.
+Read `docs/decisions/delivery-at-a-time.md` first, then `entries` and `due_publisher`.
 """

@@ -15,7 +15,7 @@ from actors.errors import InvalidName, Unavailable
 from actors.ids import check_type, stable_hash
 from actors.machine.event import Event
 from actors.times_as_text import exact_instant_text
-from streams.installation.later_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryPlace
 from streams.installation.topology import Names
 from streams.nats.answers import Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
@@ -142,7 +142,7 @@ def entry_put(names: Names, place: EntryPlace, event: Event) -> Put:
     ):  # fmt: skip
         if value:
             headers[name] = value
-    return Put(names.later_subjects.entry(place), event.body, headers)
+    return Put(names.timed_subjects.entry(place), event.body, headers)
 
 
 def due_put(names: Names, entry: Entry) -> Put:
@@ -161,7 +161,7 @@ def entry_in(names: Names, message: StoredMessage) -> Entry | Taken | Cancelled 
         if CANCELLED in headers:
             return Cancelled(headers[CANCELLED])
         return Entry(
-            place=names.later_subjects.place(message.subject), position=message.position,
+            place=names.timed_subjects.place(message.subject), position=message.position,
             stored_at=message.stored_at, published_at=float(headers[EVENT_PUBLISHED]), id=headers[EVENT_ID],
             type=check_type(headers[EVENT_TYPE]), deliver_at=headers[DELIVER_AT],
             only_for=headers.get(ONLY_FOR, ""), message=message,
@@ -185,7 +185,7 @@ async def take(js: JetStream, names: Names, place: EntryPlace, event: Event, age
     It may be called again for the same event, by any router: the first answer stays true.
     """
     while True:
-        message = await js.last_message(names.later, names.later_subjects.entry(place))
+        message = await js.last_message(names.later, names.timed_subjects.entry(place))
         match None if message is None else entry_in(names, message):
             case None:
                 return Taking.FORGED

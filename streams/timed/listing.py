@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 from msgspec import Struct
 
-from streams.installation.later_subjects import DAY_S, HOUR_S, MINUTE_S
+from streams.installation.timed_subjects import DAY_S, HOUR_S, MINUTE_S
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
@@ -92,7 +92,7 @@ async def traces_of_event(js: JetStream, names: Names, tenant: str, event: str) 
 
 async def next_trace(js: JetStream, names: Names, tenant: str, event: str, after: int) -> Trace | None:
     """The first trace of an event after a position, from the leader. Raises `Unavailable` and `ApiError`."""
-    pattern = names.later_subjects.tenant_entries(tenant, id_hash(event))
+    pattern = names.timed_subjects.tenant_entries(tenant, id_hash(event))
     while (message := await js.next_message(names.later, pattern, after + 1)) is not None:
         after, what = message.position, entry_in(names, message)
         if what is not None and not (isinstance(what, Entry) and what.id != event):
@@ -113,7 +113,7 @@ async def _walk(
         first, size = to_visit.pop(0)
         if first + size <= after.second:
             continue
-        pattern = names.later_subjects.due_in(None, first, size, tenant)
+        pattern = names.timed_subjects.due_in(None, first, size, tenant)
         if size == 1:
             position = after.position if first == after.second else 0
             while (message := await js.next_message(names.later, pattern, position + 1)) is not None:
@@ -136,6 +136,6 @@ async def _all_if_few(js: JetStream, names: Names, pattern: str) -> dict[ListSta
         if message is None:
             return found
         position = message.position
-        if (place := names.later_subjects.place_or_none(message.subject)) is not None:
+        if (place := names.timed_subjects.place_or_none(message.subject)) is not None:
             found[ListStart(place.second, position)] = message
     return None

@@ -1,4 +1,4 @@
-"""The timed events of one partition, as its router sees them: stored, opened, taken."""
+"""The timed events of one partition, as its router sees them: stored, published, taken."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from typing import assert_never
 
 from actors.errors import Unavailable
 from actors.machine.event import Event
-from streams.installation.later_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryPlace
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, Unanswered
 from streams.nats.errors import ApiError
@@ -16,9 +16,9 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import GatheredReasonLog, Pauses
 from streams.nats.wire_names import MESSAGE_TOO_LARGE, WRONG_LAST_SEQUENCE
 from streams.tasks import on_defect
+from streams.timed.due_publisher import DuePublisher
 from streams.timed.entries import Taking, entry_put, events_age_s, judged, place_of, place_of_due, take
-from streams.timed.opener import Opener
-from streams.timed.room import EntryRoom
+from streams.timed.tenant_shares import TenantShares
 
 LANE = "_timed"
 """The lane of a tenant's events that are stored until their time; no receiver has such a name."""
@@ -28,10 +28,15 @@ log = logging.getLogger(__name__)
 
 
 class TimedEvents:
-    """The timed events of a partition, under one claim. `opener`: that of the partition, unstarted."""
+    """The timed events of a partition, under one claim. `due_publisher`: that of the partition, unstarted."""
 
     def __init__(
-        self, js: JetStream, names: Names, partition: int, opener: Opener, on_broken: Callable[[str], None]
+        self,
+        js: JetStream,
+        names: Names,
+        partition: int,
+        due_publisher: DuePublisher,
+        on_broken: Callable[[str], None],
     ) -> None:
         self._js = js
         self._names = names
@@ -40,17 +45,17 @@ class TimedEvents:
         self._taking: set[asyncio.Task[Taking]] = set()
         self._age_s: float | None = None
         self._reason_log = GatheredReasonLog(js, log, "later.untaken")
-        self._room = EntryRoom(js, names, partition, on_broken)
-        self._opener = opener
+        self._shares = TenantShares(js, names, partition, on_broken)
+        self._due_publisher = due_publisher
 
     def start(self) -> None:
         """Begin to publish what is due."""
-        self._opener.start()
+        self._due_publisher.start()
 
     async def stop(self) -> None:
         """Publish and take nothing more."""
-        await self._opener.stop()
-        await self._room.stop()
+        await self._due_publisher.stop()
+        await self._shares.stop()
         taking = list(self._taking)
         for task in taking:
             task.cancel()
@@ -62,7 +67,7 @@ class TimedEvents:
 
         `TOO_LARGE` is final: the event is stored nowhere.
         """
-        if why := self._room.why_none(tenant):
+        if why := self._shares.refusal_reason(tenant):
             ended(why)
             return
         place = place_of(event, self._partition, tenant, source)
@@ -72,10 +77,10 @@ class TimedEvents:
     def _stored(self, place: EntryPlace, ended: Callable[[str], None], answer: Answer) -> None:
         match answer:
             case Stored():
-                self._opener.note(place.second)
+                self._due_publisher.note(place.second)
                 ended("")
             case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
-                self._opener.note(place.second)  # It was stored before.
+                self._due_publisher.note(place.second)  # It was stored before.
                 ended("")
             case Refused(code=code) if code == MESSAGE_TOO_LARGE:
                 ended(TOO_LARGE)

@@ -85,6 +85,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["receiver", "put", "acme.x", "-"], "to read the JSON from stdin, give --file -"),
         (["receiver", "put", "acme.x", "{"], "configuration: not valid JSON"),
         (["receiver", "put", "acme.x", "--url", "https://x", "--burst", "3"], "--burst needs --rate"),
+        (["receiver", "set", "acme.x", "--rate", "1/s,9/min", "--burst", "3"], "their bursts as JSON"),
         (["receiver", "put", "acme.x", "--url", "https://x", "--rate", "3"], "--rate: '3' is not a rate"),
         (["receiver", "put", "acme.x", "--url", "https://x", "--header", "a"], "write it as NAME=VALUE"),
         (["receiver", "put", "acme.x", "--event", "a", "--direct-only"], "contradict each other"),

@@ -19,7 +19,7 @@ ERROR_CODES = range(10_001, 10_300)
 CUTS = frozenset({"split", "rsplit", "partition", "rpartition", "removeprefix", "removesuffix"})
 SUBJECTS_ARE_CUT_IN = frozenset({
     "streams.installation.topology", "streams.installation.actor_keys",
-    "streams.installation.later_subjects", "streams.nats.replies",
+    "streams.installation.timed_subjects", "streams.nats.replies",
 })  # fmt: skip
 """The makers of subjects; `streams.nats.replies` has subjects of its own, its inboxes."""
 FIRST_WORDS_ARE_CUT_IN = frozenset({

@@ -95,7 +95,8 @@ class SmartRule(Struct, frozen=True):
         return replace(self._lowered(known, observed, now), slow=True)
 
     def _lowered(self, known: ProbedRate, observed: Observation, now: float) -> ProbedRate:
-        in_force = min(self._rate(known, now), observed.started_per_s or self.limit)
+        # A rate that was borne before is no trouble only because there was little to send lately.
+        in_force = min(self._rate(known, now), max(observed.started_per_s, known.proven) or self.limit)
         accepted = observed.accepted_per_s or CUT_FACTOR * in_force
         again = known.ceiling > 0 and now - known.at < RETURN_S
         if again and observed.throttled == observed.answers:

@@ -9,8 +9,8 @@ from msgspec import Raw, Struct
 from angarium.api.openapi.shared_texts import body, header_parameter, problems, result
 from angarium.api.problems import HIDDEN, TITLES, TYPES, Fault
 from angarium.operations.events.accept import AcceptedEvent
-from angarium.operations.events.cancel_later import CancelledEvents
-from angarium.operations.events.list_later import LaterEvent
+from angarium.operations.events.cancel_timed import CancelledEvents
+from angarium.operations.events.list_timed import TimedEvent
 from streams.nats.wire_names import DELIVER_AT, EVENT_ID, EVENT_REGION
 
 ITEMS_MAX = 1000
@@ -53,10 +53,10 @@ class BatchAnswer(Struct, frozen=True, kw_only=True):
     results: list[ItemAnswer]
 
 
-class LaterEvents(Struct, frozen=True, kw_only=True):
+class TimedEventList(Struct, frozen=True, kw_only=True):
     """A page of waiting events, the next first."""
 
-    events: list[LaterEvent]
+    events: list[TimedEvent]
     next_cursor: str | None
 
 
@@ -152,16 +152,18 @@ _TIMED = {
     "deliver_at": "2026-12-24T18:00:00.000Z", "due_at": "2026-12-24T18:00:00.000Z",
     "published_at": "2026-12-01T09:30:00.123Z", "receiver": None, "bytes": 11,
 }  # fmt: skip
-LIST_LATER: dict[str, Any] = {
-    "summary": "List the events that wait for their time",
+LIST_TIMED: dict[str, Any] = {
+    "summary": "List the timed events",
     "tags": ["publish"],
     "responses": {
-        200: result(LaterEvents, "Waiting events, the next first", {"events": [_TIMED], "next_cursor": None}),
+        200: result(
+            TimedEventList, "Waiting events, the next first", {"events": [_TIMED], "next_cursor": None}
+        ),
         **problems(),
     },
 }
-CANCEL_LATER: dict[str, Any] = {
-    "summary": "Cancel an event that waits for its time",
+CANCEL_TIMED: dict[str, Any] = {
+    "summary": "Cancel a timed event",
     "tags": ["publish"],
     "responses": {
         200: result(

@@ -13,12 +13,12 @@ from angarium.api.admission.gate import needs
 from angarium.api.admission.unfinished_erasures import UNFINISHED_MAX
 from angarium.api.api_state import InjectedAccess, InjectedApi
 from angarium.api.openapi.control import ERASE_EVENT, GET_ERASURE
-from angarium.api.openapi.publishing import CANCEL_LATER, LIST_LATER, LaterEvents
+from angarium.api.openapi.publishing import CANCEL_TIMED, LIST_TIMED, TimedEventList
 from angarium.api.problems import ProblemRaised, result_of
 from angarium.api.queries.cursors import LaterCursor, PageSize, cursor_of_entry, list_start_of
-from angarium.operations.events.cancel_later import CancelledEvents, cancel_later
+from angarium.operations.events.cancel_timed import CancelledEvents, cancel_timed
 from angarium.operations.events.erase import ErasureStatus, get_erasure, request_erasure
-from angarium.operations.events.list_later import list_later
+from angarium.operations.events.list_timed import list_timed
 
 PATH = "/v1/tenants/{tenant:str}/events/{event:str}"
 LATER = "/v1/tenants/{tenant:str}/later"
@@ -59,7 +59,7 @@ async def get_event_erasure(
     return result_of(await get_erasure(access, tenant, event))
 
 
-@get(LATER, opt=needs("read"), **LIST_LATER)
+@get(LATER, opt=needs("read"), **LIST_TIMED)
 async def list_waiting(
     tenant: FromPath[str],
     api: InjectedApi,
@@ -67,17 +67,17 @@ async def list_waiting(
     receiver: ReceiverName = "",
     limit: PageSize = 50,
     cursor: LaterCursor = None,
-) -> LaterEvents:
-    """List the events of a tenant that wait for their time, the next first."""
+) -> TimedEventList:
+    """List the timed events of a tenant, the next first."""
     with api.control_limits.admit(tenant):
-        found = result_of(await list_later(access, tenant, receiver, limit, list_start_of(cursor)))
-    return LaterEvents(events=found.events, next_cursor=cursor_of_entry(found.next))
+        found = result_of(await list_timed(access, tenant, receiver, limit, list_start_of(cursor)))
+    return TimedEventList(events=found.events, next_cursor=cursor_of_entry(found.next))
 
 
-@delete(f"{LATER}/{{event:str}}", status_code=200, opt=needs("publish"), **CANCEL_LATER)
+@delete(f"{LATER}/{{event:str}}", status_code=200, opt=needs("publish"), **CANCEL_TIMED)
 async def cancel_waiting(
     tenant: FromPath[str], event: FromPath[str], api: InjectedApi, access: InjectedAccess
 ) -> CancelledEvents:
-    """Cancel an event that waits for its time; with 200 it is never delivered."""
+    """Cancel a timed event; with 200 it is never delivered."""
     with api.control_limits.admit(tenant):
-        return result_of(await cancel_later(access, tenant, event))
+        return result_of(await cancel_timed(access, tenant, event))

@@ -60,12 +60,21 @@ def _selection(command: Command) -> Command:
     return command
 
 
-@click.group(short_help="List, show, redrive and drop dead letters.")
-def dead() -> None:
-    """Manage dead letters: events that could not be delivered, kept for 30 days with the reason.
+class _WithReasons(click.Group):
+    """A group whose help ends with the reasons of dead letters."""
 
-    Reasons: expired, attempts, rejected, overflow, evicted, skipped, unknown_receiver, malformed.
-    """
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from streams.dead_letters.letters import REASONS
+
+        super().format_help_text(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"Reasons: {', '.join(REASONS)}.")
+
+
+@click.group(cls=_WithReasons, short_help="List, show, redrive and drop dead letters.")
+def dead() -> None:
+    """Manage dead letters: events that could not be delivered, kept for 30 days with the reason."""
 
 
 @dead.command("list", short_help="List dead letters.")

@@ -1,4 +1,4 @@
-"""`angarium later …`: events that wait for their time."""
+"""`angarium later …`: timed events."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +9,14 @@ from angarium.cli.invocation.perform import perform
 from angarium.terminal import output
 
 if TYPE_CHECKING:
-    from angarium.operations.events.list_later import LaterEvent
+    from angarium.operations.events.list_timed import TimedEvent
 
 LIST_MAX = 50
 
 
-@click.group(short_help="List and cancel events that wait for their time.")
+@click.group(short_help="List and cancel timed events.")
 def later() -> None:
-    """List and cancel events that wait for their time, as `angarium publish --at` publishes them."""
+    """List and cancel timed events, as `angarium publish --at` publishes them."""
 
 
 @later.command("list", short_help="List the waiting events, the next first.")
@@ -29,9 +29,9 @@ def later() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")
 @options.settings_flags(*options.CONNECTION)
 def list_(tenant: str | None, receiver: str | None, limit: int, as_json: bool, **given: Any) -> None:
-    """List the events of a tenant, or of all, that wait for their time, the next first."""
+    """List the timed events of a tenant, or of all, the next first."""
     from actors.ids import split_receiver
-    from angarium.operations.events.list_later import list_later_up_to
+    from angarium.operations.events.list_timed import list_timed_up_to
 
     settings, name = options.settings_of(given), ""
     if receiver is not None:
@@ -39,7 +39,7 @@ def list_(tenant: str | None, receiver: str | None, limit: int, as_json: bool, *
         if tenant not in (None, whose):
             raise click.UsageError(f"--receiver: {receiver} is no receiver of {tenant}")
         tenant = whose
-    listed = perform(settings, lambda access: list_later_up_to(access, tenant, name, limit or None))
+    listed = perform(settings, lambda access: list_timed_up_to(access, tenant, name, limit or None))
     if as_json:
         for each in listed.events:
             output.say_json_line(each)
@@ -57,9 +57,9 @@ def list_(tenant: str | None, receiver: str | None, limit: int, as_json: bool, *
 @options.settings_flags(*options.CONNECTION)
 def cancel(tenant: str, event: str, as_json: bool, **given: Any) -> None:
     """Cancel the event ID of TENANT, which waits for its time. After that message it is never delivered."""
-    from angarium.operations.events.cancel_later import cancel_later
+    from angarium.operations.events.cancel_timed import cancel_timed
 
-    done = perform(options.settings_of(given), lambda access: cancel_later(access, tenant, event))
+    done = perform(options.settings_of(given), lambda access: cancel_timed(access, tenant, event))
     if as_json:
         output.say_json(done)
         return
@@ -71,7 +71,7 @@ def cancel(tenant: str, event: str, as_json: bool, **given: Any) -> None:
         output.note(f"note: {done.too_late} of this id were due before, and are delivered")
 
 
-def _cells(each: "LaterEvent") -> tuple[str, str, str, str]:
+def _cells(each: "TimedEvent") -> tuple[str, str, str, str]:
     """The row of an event."""
     receiver = f"{each.tenant}.{each.receiver}" if each.receiver else each.tenant
     return f"{each.due_at[:19]}Z", each.id, receiver, each.type

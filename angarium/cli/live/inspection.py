@@ -109,10 +109,15 @@ def _meaning(name: str, value: Any) -> str:
             return ""
 
 
+def _bucket(bucket: dict[str, Any]) -> str:
+    limit, burst = f"{bucket['limit']:g}/{bucket['per']}", bucket["burst"]
+    return f"{bucket['tokens']:g} of {burst} tokens; rate {limit}, burst {burst}"
+
+
 def _value(name: str, value: Any) -> str:
     match name, value:
-        case "bucket", {"tokens": tokens, "limit": limit, "per": per, "burst": burst}:
-            return f"{tokens:g} of {burst} tokens; rate {limit:g}/{per}, burst {burst}"
+        case "bucket", {"tokens": _, "limit": _, "per": _, "burst": _}:
+            return "; also ".join(map(_bucket, (value, *value.get("others", ()))))
         case "head", {"sequence": number, "event_id": event_id, "age_s": age_s}:
             event = " ".join(filter(None, (f"#{number}", value.get("type"))))
             return f"{output.visible(event)}, {output.visible(event_id)}, {age_text(age_s)} old"

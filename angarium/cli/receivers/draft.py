@@ -74,7 +74,7 @@ def _rate(text: str, burst: int | None) -> dict[str, Any] | list[dict[str, Any]]
         options.quantity("--rate", quantities.parse_rate, each.strip(), burst) for each in text.split(",")
     ]  # fmt: skip
     if len(rates) > 1 and burst is not None:
-        raise click.UsageError("--burst needs a single --rate; give several with their bursts by --json")
+        raise click.UsageError("--burst needs a single --rate; give several with their bursts as JSON")
     found: list[dict[str, Any]] = [{"limit": each.limit, "per": each.per} for each in rates]
     return found if len(found) > 1 else found[0] | ({"burst": burst} if burst else {})
 

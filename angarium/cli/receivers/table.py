@@ -22,8 +22,9 @@ TOP_CUT = ("receiver",)
 NOT_KNOWN_YET = "?"
 
 _LIMITS = {
-    "rate": "its rate", "latency": "its latency", "node": "our nodes", "failure": "failures",
-    "throttle": "it throttles", "pause": "a pause", "batch": "its batch", "unknown": NOT_KNOWN_YET,
+    "rate": "its rate", "pace": "its pace", "latency": "its latency", "node": "our nodes",
+    "failure": "failures", "throttle": "it throttles", "pause": "a pause", "batch": "its batch",
+    "unknown": NOT_KNOWN_YET,
 }  # fmt: skip
 
 
@@ -51,5 +52,5 @@ def _empty_in(row: ListedReceiver, age_s: float) -> str | None:
         return age_text(row.empty_in_s) if row.waiting else None
     if not row.waiting or row.limited_by is None:
         return None
-    at_work = row.limited_by in ("rate", "latency", "node", "unknown")
+    at_work = row.limited_by in ("rate", "pace", "latency", "node", "unknown")
     return NOT_KNOWN_YET if at_work and age_s < RECENT_SPAN_S else "never"

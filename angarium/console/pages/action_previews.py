@@ -43,7 +43,7 @@ ACTION_BUTTONS: dict[str, ActionButton] = {
     each.action: each
     for each in (
         ActionButton("pause", "Pause", "Its events wait until it is resumed."),
-        ActionButton("resume", "Resume", "Ends a pause, a disablement, backoff and throttling."),
+        ActionButton("resume", "Resume", "Ends a pause, disablement, backoff, throttling and a learnt pace."),
         ActionButton("ping", "Ping", "Posts one event of the type angarium.ping, without a number."),
         ActionButton("verify", "Verify", "Asks the receiver to prove itself now."),
         ActionButton("skip", "Skip one event", "Makes the oldest event a dead letter.", is_dangerous=True),
@@ -61,7 +61,7 @@ def available_actions(session: ConsoleSession, live: StateDocument | None) -> li
     waits, phase = bool(live["backlog"]), live["phase"]
     useless = {
         "pause": phase == "paused",
-        "resume": phase in ("idle", "active"),
+        "resume": phase in ("idle", "active") and not live.get("pace"),
         "verify": not live.get("handshake"),
         "skip": not waits,
         "forget": not waits,

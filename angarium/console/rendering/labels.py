@@ -22,6 +22,7 @@ PHASE_TONES: dict[Phase, str] = {
 """The looks of a phase, in addition to its words."""
 LIMIT_WORDS: dict[Bottleneck, str] = {
     "rate": "its configured rate: raise the rate to go faster",
+    "pace": "the pace that its answers taught: resume it to forget that",
     "latency": "the time that the receiver takes to answer",
     "batch": "its batches wait for more events, as configured",
     "node": "our nodes, which do not keep up",

@@ -1,4 +1,4 @@
-"""Tells a repeated publish of an event with a time from one that asks for something else.
+"""Tells a repeated publish of a timed event from one that asks for something else.
 
 JetStream drops both as duplicates, since it compares the message ids alone. The second must not look like a
 success: then an event that was to be rescheduled would never be delivered.
@@ -53,14 +53,14 @@ def _second(text: str) -> int | None:
 async def _was_cancelled(access: Access, stored: StoredMessage, tenant: str, second: int) -> bool:
     """True if the entry of a stored event was cancelled; an event that is not routed yet has no entry."""
     js, names = access.js, access.names
-    pattern = names.later_subjects.due_in(
+    pattern = names.timed_subjects.due_in(
         None, second, 1, tenant, id_hash(event_of_message(names, stored).id)
     )
-    places = map(names.later_subjects.place_or_none, await js.subjects(names.later, pattern))
+    places = map(names.timed_subjects.place_or_none, await js.subjects(names.later, pattern))
     # A source is the position, or above it once the events have lost their end and were repaired.
     own = [each for each in places if each and each.source >= stored.position]
     if not own:
         return False
-    subject = names.later_subjects.entry(min(own, key=lambda each: each.source))
+    subject = names.timed_subjects.entry(min(own, key=lambda each: each.source))
     entry = await js.last_message(names.later, subject)
     return entry is not None and isinstance(entry_in(names, entry), Cancelled)

@@ -1,4 +1,4 @@
-"""The traces of an event with a time: whether it waits, was cancelled or was due, and how late."""
+"""The traces of a timed event: whether it waits, was cancelled or was due, and how late."""
 
 from collections import deque
 from typing import assert_never
@@ -60,7 +60,7 @@ async def timed_traces(access: Access, event: str, among: str, notes: list[str])
 async def _due_event(access: Access, trace: Trace, position: int) -> DueEvent:
     """The due event at a position that took the entry; if it is gone, the stub says when it was taken."""
     js, names = access.js, access.names
-    place, accepted_at = names.later_subjects.place(trace.subject), trace.stored_at
+    place, accepted_at = names.timed_subjects.place(trace.subject), trace.stored_at
     message = await js.message(names.events, position)
     if message is not None and message.headers.get(DUE) == f"{place.second}.{place.source}":
         accepted_at = message.stored_at

@@ -21,7 +21,7 @@ _KEEPS = (
     ("deliveries", "waiting events, and a day of settled ones"),
     ("journal", "what nodes need to recover"),
     ("dead_letters", "dead letters, for 30 days"),
-    ("later", "events that wait for their time"),
+    ("later", "timed events"),
 )
 
 

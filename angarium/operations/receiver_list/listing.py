@@ -16,6 +16,8 @@ from actors.configuration.parsing import members_of, parse, rate_members
 from actors.configuration.policy import RATES_MAX, Policy
 from actors.errors import AngariumError, InvalidPolicy
 from actors.ids import check_tenant
+from actors.machine.pace.pace import NO_PACE_LIMITS, PaceLimits
+from actors.machine.scheduling.learnt_pace import pace_limits
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import State
 from actors.status import held_back
@@ -258,7 +260,13 @@ async def _measure(rows: list[ReceiverFindings], recently: RecentCounts, now: fl
                 recently.counts.get(row.name, Counts()), recently.span_s, arrived=row.arrived,
                 waiting=row.waiting.count, oldest_s=0.0 if oldest_at is None else now - oldest_at,
                 phase=row.phase, policy=row.policy,
+                learnt=learnt_limits(row.snapshot.state if row.snapshot else None, row.policy, now),
             )  # fmt: skip
+
+
+def learnt_limits(state: State | None, policy: Policy | None, now: float) -> PaceLimits:
+    """The limits that a receiver's answers taught, by its snapshot."""
+    return NO_PACE_LIMITS if state is None or policy is None else pace_limits(state, policy, now)
 
 
 def policy_of(raw: bytes) -> Policy | None:

@@ -10,14 +10,15 @@ from msgspec import Struct, field
 
 from actors.configuration.policy import Policy
 from actors.machine import facts as f
+from actors.machine.pace.pace import NO_PACE_LIMITS, PaceLimits
 from actors.machine.scheduling.phases import Phase
 from streams.journal_feed.recent import RECENT_SPAN_S, RecentFlush, RecentFlushes
 
-Bottleneck = Literal["rate", "latency", "batch", "node", "failure", "throttle", "pause", "unknown"]
-"""Limits of a backlog's pace: the configured rate; the time that the receiver takes to answer; a batch that
-waits for more events, as configured; our nodes; failures; a pause that the receiver asked for (429), or an
-operator. Unknown while the backlog is younger than the time that is measured: its receiver may have been
-idle before."""
+Bottleneck = Literal["rate", "pace", "latency", "batch", "node", "failure", "throttle", "pause", "unknown"]
+"""Limits of a backlog's pace: the configured rate; the pace that its answers taught; the time that the
+receiver takes to answer; a batch that waits for more events, as configured; our nodes; failures; a pause that
+the receiver asked for (429), or an operator. Unknown while the backlog is younger than the time that is
+measured: its receiver may have been idle before."""
 
 UNMEASURED = None, "unknown"
 """Limits whose receiver was idle for a part of the time that is measured: it can do more than it did."""
@@ -127,16 +128,21 @@ def pace(
     oldest_s: float,
     phase: Phase,
     policy: Policy | None,
+    learnt: PaceLimits = NO_PACE_LIMITS,
 ) -> BacklogPace:
     """The pace of a receiver. `arrived`: its events of the span, None if nothing of it is left waiting."""
     out_per_s = counts.settled / span_s
     in_per_s = out_per_s if arrived is None else arrived / span_s
-    limited_by = bottleneck_of(counts, span_s, waiting=waiting, oldest_s=oldest_s, phase=phase, policy=policy)
+    limited_by = bottleneck_of(
+        counts, span_s, waiting=waiting, oldest_s=oldest_s, phase=phase, policy=policy, learnt=learnt
+    )
     going_per_s: float | None = out_per_s
     if limited_by in UNMEASURED:
         going_per_s = None
     elif limited_by == "rate" and policy is not None and policy.rate is not None:
         going_per_s = policy.rate.per_second  # A slow rate is known more exactly than it can be measured.
+    elif limited_by == "pace":
+        going_per_s = out_per_s or learnt.per_second
     return BacklogPace(
         in_per_s=round(in_per_s, 3),
         out_per_s=round(out_per_s, 3),
@@ -155,7 +161,14 @@ def empty_in_s(waiting: int, in_per_s: float, out_per_s: float | None) -> float 
 
 
 def bottleneck_of(
-    counts: Counts, span_s: float, *, waiting: int, oldest_s: float, phase: Phase, policy: Policy | None
+    counts: Counts,
+    span_s: float,
+    *,
+    waiting: int,
+    oldest_s: float,
+    phase: Phase,
+    policy: Policy | None,
+    learnt: PaceLimits = NO_PACE_LIMITS,
 ) -> Bottleneck | None:
     """Name what a backlog waits for; None if it is being delivered."""
     if not waiting:
@@ -174,15 +187,27 @@ def bottleneck_of(
     if counts.failed * 2 > counts.attempts:
         return "failure"
     rate = policy.rate if policy is not None else None
-    # One attempt of a slow rate may be just outside the span.
-    if rate is not None and counts.attempts + 1 >= RATE_USED_FROM * rate.per_second * span_s:
+    if rate is not None and _is_used_up(counts, span_s, rate.per_second):
         return "rate"
+    if learnt.per_second is not None and _is_used_up(counts, span_s, learnt.per_second):
+        return "pace"
     at_once = policy.concurrency if policy is not None and policy.order == "relaxed" else 1
-    if counts.busy_ms >= BUSY_FROM * 1000 * span_s * at_once:
+    if _is_busy(counts, span_s, at_once):
         return "latency"
+    if learnt.in_flight is not None and _is_busy(counts, span_s, learnt.in_flight):
+        return "pace"
     if policy is not None and _lingers(policy, waiting, oldest_s):
         return "batch"
     return "node" if oldest_s >= span_s else "unknown"
+
+
+def _is_used_up(counts: Counts, span_s: float, per_second: float) -> bool:
+    """True if a rate is used up; one attempt of a slow rate may be just outside the span."""
+    return counts.attempts + 1 >= RATE_USED_FROM * per_second * span_s
+
+
+def _is_busy(counts: Counts, span_s: float, at_once: int) -> bool:
+    return counts.busy_ms >= BUSY_FROM * 1000 * span_s * at_once
 
 
 def _lingers(policy: Policy, waiting: int, oldest_s: float) -> bool:

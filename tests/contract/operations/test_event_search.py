@@ -15,7 +15,7 @@ from angarium.node.app import open_node
 from angarium.operations.control_requests.held_receivers import HeldReceiver, held_receivers
 from angarium.operations.control_requests.inspection import inspect_with_unrouted
 from angarium.operations.events import search as event_search
-from angarium.operations.events.cancel_later import CancelledEvents, cancel_later
+from angarium.operations.events.cancel_timed import CancelledEvents, cancel_timed
 from angarium.operations.events.search import (
     ErasedEvent,
     EventSearch,
@@ -138,7 +138,7 @@ async def test_an_event_that_waits_for_its_time_is_found(access: Access) -> None
 
     await until_true(waits)
     assert (await search(access, "later", tenant=None)).why_none == f"it waits for its time, {at}"
-    done = await cancel_later(access, "acme", "later")
+    done = await cancel_timed(access, "acme", "later")
     assert isinstance(done, CancelledEvents)
     assert (await search(access, "later")).why_none == "it was cancelled before its time"
     at = instant_text(time.time() + 3 * 86_400)

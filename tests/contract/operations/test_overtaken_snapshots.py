@@ -8,6 +8,7 @@ import pytest
 
 from actors.machine import facts as f
 from actors.machine.numbering import Frontier, Numbered
+from actors.machine.pace.pace import HeaderLimit, Pace
 from actors.machine.state import State
 from angarium.access import Access
 from angarium.cli.receivers.table import TOP_COLUMNS, cells
@@ -21,7 +22,7 @@ from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.claim import Owner
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
-from tests.contract.observation.snapshots import put
+from tests.contract.observation.snapshots import put, waits
 from tests.contract.support.owners import own_all_shards
 from tests.support.installation import SHARDS, install, installation, shard
 from tests.support.ledgers import RECEIVER, JournalWriter
@@ -98,6 +99,17 @@ async def test_a_receiver_whose_events_are_all_settled_has_none_waiting(access: 
 
 
 # ---- a receiver that is held back
+
+
+async def test_a_receiver_under_a_learnt_pace_is_not_listed_as_held_up_by_the_nodes(access: Access) -> None:
+    positions = await put_events(access)
+    now = await server_time(access.js, access.names.deliveries)
+    learnt = Pace(told=HeaderLimit(per_second=0.01, until=now + 600))
+    await put(access.js, access.names, waits(RECEIVER, now - 60, pace=learnt, parked=False))
+    checkpoint = encode_checkpoint(Checkpoint(floor=positions[-1]))
+    await access.js.publish(access.names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)
+    (row,) = (await look(access)).rows
+    assert (row.phase, row.limited_by) == ("active", "pace")
 
 
 @pytest.fixture

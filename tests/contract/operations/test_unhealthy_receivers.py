@@ -12,6 +12,7 @@ from actors.machine import facts as f
 from actors.machine.evolve import evolve
 from actors.machine.handshake.proof import handshake_key
 from actors.machine.numbering import Frontier
+from actors.machine.pace.pace import LoweredRate, Pace
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import Alert, Handshake, State
 from angarium.operations.installation.doctor import receivers
@@ -193,6 +194,7 @@ def test_time_after_a_failure_of_the_node_is_not_reported() -> None:
 BUSY = Counts(attempts=15, settled=15, busy_ms=14_900.0)
 LIMITED: list[tuple[Bottleneck, Phase, Counts, Rate | None]] = [
     ("rate", "active", Counts(attempts=15, settled=15), Rate(limit=1)),
+    ("pace", "active", Counts(attempts=1, settled=1), None),
     ("latency", "active", BUSY, Rate(limit=100)),
     ("node", "active", Counts(), Rate(limit=100)),
     ("failure", "backing_off", Counts(), Rate(limit=1)),
@@ -209,7 +211,10 @@ async def test_the_remedy_of_a_receiver_that_is_behind_fits_what_limits_it(
 ) -> None:
     recently = RecentCounts(RecentFlushes(js, names))
     recently.counts["acme.slow"] = counts
-    snapshot = ReceiverSnapshot("acme.slow", 0, waits("acme.slow", NOW - HOUR))
+    state = waits("acme.slow", NOW - HOUR)
+    if limited_by == "pace":
+        state = msgspec.structs.replace(state, pace=Pace(lowered=LoweredRate(0.1, 10.0, NOW)))
+    snapshot = ReceiverSnapshot("acme.slow", 0, state)
     policy = Policy(url="https://x.example/", rates=(rate,) if rate else ())
     receiver = receivers.UnhealthyReceiver("behind", NOW - HOUR, phase, snapshot, policy)
     remedy = receivers.remedy_for(receiver, BacklogCount(9, NOW - HOUR), recently, NOW)

@@ -26,7 +26,7 @@ def at(seconds: float, **more: str) -> dict[str, str]:
 
 async def entries(js: JetStream, names: Names) -> list[StoredMessage]:
     """The messages at the subjects of the tenant's entries."""
-    return (await js.read(names.later, names.later_subjects.tenant_entries(TENANT), 1)).messages
+    return (await js.read(names.later, names.timed_subjects.tenant_entries(TENANT), 1)).messages
 
 
 async def stored_entry(

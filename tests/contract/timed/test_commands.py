@@ -7,9 +7,9 @@ import pytest
 from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.cli.ledger_queries.event import due_text
-from angarium.operations.events import cancel_later as cancelling
-from angarium.operations.events.cancel_later import CancelledEvents, cancel_later
-from angarium.operations.events.list_later import LaterPage, list_later, list_later_up_to
+from angarium.operations.events import cancel_timed as cancelling
+from angarium.operations.events.cancel_timed import CancelledEvents, cancel_timed
+from angarium.operations.events.list_timed import TimedPage, list_timed, list_timed_up_to
 from angarium.operations.events.timed_traces import DueEvent, timed_traces
 from angarium.operations.failures import NotDone
 from angarium.settings import Settings
@@ -35,14 +35,14 @@ async def due_event(access: Access, second: int) -> int:
     due = {"Angarium-Id": "due", "Angarium-Due": f"{second}.1"}
     answer = await js.publish(names.publish_event("acme", "a"), b"{}", due)
     assert isinstance(answer, Stored)
-    entry = await js.last_message(names.later, names.later_subjects.tenant_entries("acme"))
+    entry = await js.last_message(names.later, names.timed_subjects.tenant_entries("acme"))
     assert entry is not None
     assert isinstance(await js.publish(entry.subject, b"", {"Angarium-Taken": str(answer.position)}), Stored)
     return answer.position
 
 
 async def cancelled_of(access: Access, event: str) -> CancelledEvents:
-    done = await cancel_later(access, "acme", event)
+    done = await cancel_timed(access, "acme", event)
     assert isinstance(done, CancelledEvents), done
     return done
 
@@ -58,11 +58,11 @@ async def test_listing_continues_after_a_page_of_stubs(
         await cancelled_of(access, f"e{number}")
     await stored_entry(access.js, access.names, second + 1, "acme", "waits", STUBS + 1)
     for limit in (1, 2, None):
-        found = await list_later_up_to(access, "acme", limit=limit)
-        assert isinstance(found, LaterPage)
+        found = await list_timed_up_to(access, "acme", limit=limit)
+        assert isinstance(found, TimedPage)
         assert ([each.id for each in found.events], found.next) == (["waits"], None)
-    first = await list_later(access, "acme", limit=1)
-    assert isinstance(first, LaterPage)
+    first = await list_timed(access, "acme", limit=1)
+    assert isinstance(first, TimedPage)
     assert first.events == []
     assert first.next is not None
 
@@ -71,11 +71,11 @@ async def test_a_full_page_has_a_next_one_only_if_another_event_waits(access: Ac
     second = int(time.time()) + 300
     for number, event in enumerate(("one", "gone"), 1):
         await stored_entry(access.js, access.names, second + number, "acme", event, number)
-    two = await list_later(access, "acme", limit=1)
+    two = await list_timed(access, "acme", limit=1)
     await cancelled_of(access, "gone")
-    one = await list_later(access, "acme", limit=1)
-    assert isinstance(two, LaterPage)
-    assert isinstance(one, LaterPage)
+    one = await list_timed(access, "acme", limit=1)
+    assert isinstance(two, TimedPage)
+    assert isinstance(one, TimedPage)
     assert ([each.id for each in one.events], two.next is None, one.next) == (["one"], False, None)
 
 
@@ -87,7 +87,7 @@ async def test_many_events_of_one_id_are_cancelled_part_by_part(
     second = int(time.time()) + 300
     for number in range(1, 4):
         await stored_entry(access.js, access.names, second + number, "acme", "same", number)
-    refused = await cancel_later(access, "acme", "same")
+    refused = await cancel_timed(access, "acme", "same")
     assert isinstance(refused, NotDone)
     assert refused.sentence == "2 events same of acme were cancelled, and more wait; cancel it once more"
     rest, again = await cancelled_of(access, "same"), await cancelled_of(access, "same")

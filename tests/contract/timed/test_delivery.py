@@ -8,13 +8,13 @@ import pytest
 
 from actors.ids import stable_hash
 from actors.times_as_text import instant_text
-from streams.installation.later_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryPlace
 from streams.installation.topology import Names
 from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.routing import lanes
-from streams.timed import opener
+from streams.timed import due_publisher
 from streams.timed.entries import due_second
 from tests.contract.support.faults import ack_lost, after, refused
 from tests.contract.support.routers import (
@@ -66,7 +66,7 @@ async def test_an_event_that_waits_holds_nothing_up(
     await settled(js, names, 1)
     (entry,) = await entries(js, names)
     assert entry.data == b"later"
-    assert names.later_subjects.place(entry.subject).partition == PARTITION
+    assert names.timed_subjects.place(entry.subject).partition == PARTITION
     assert owner.totals.events == 0
     assert await stored(js, names, A) == []
 
@@ -113,7 +113,7 @@ async def test_an_entry_whose_acknowledgement_was_lost_is_stored_once(
     await subscribe(js, names, A)
     owner, headers = await open_owner(), at(FAR_S, **{"Angarium-Id": "x"})
     second = due_second(datetime.fromisoformat(headers["Angarium-Deliver-At"]).timestamp())
-    subject = names.later_subjects.entry(EntryPlace(PARTITION, second, TENANT, stable_hash("x"), 1))
+    subject = names.timed_subjects.entry(EntryPlace(PARTITION, second, TENANT, stable_hash("x"), 1))
     owner.js.faults[subject].append(ack_lost)
     await announce(js, names, b"later", headers=headers)
     await settled(js, names, 1)
@@ -142,7 +142,7 @@ async def test_an_entry_that_an_owner_before_has_stored_is_stored_once(
 async def test_a_due_event_that_is_published_twice_is_routed_once(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
-    """The second one comes from an opener that did not know of the first, however late."""
+    """The second one comes from a due publisher that did not know of the first, however late."""
     await subscribe(js, names, A)
     owner = await open_owner()
     await announce(js, names, b"due", headers=at(0.2))
@@ -196,7 +196,7 @@ async def test_another_router_publishes_what_became_due_meanwhile(
     await announce(js, names, b"due", headers=at(0.5))
     await settled(js, names, 1)
     await owner.router.stop()
-    place = names.later_subjects.place((await entries(js, names))[0].subject)
+    place = names.timed_subjects.place((await entries(js, names))[0].subject)
     await until(lambda: time.time() > place.second)
     await owner.own_again()
     await has_stored(js, names, A, [b"due"])
@@ -231,7 +231,7 @@ async def test_copies_do_not_wait_while_nats_takes_no_entry(
     owner, headers, is_answered = await open_owner(copy_slots=1), at(FAR_S), asyncio.Event()
     second = due_second(datetime.fromisoformat(headers["Angarium-Deliver-At"]).timestamp())
     place = EntryPlace(PARTITION, second, TENANT, stable_hash("x"), 1)
-    subject = names.later_subjects.entry(place)
+    subject = names.timed_subjects.entry(place)
     owner.js.faults[subject].append(after(is_answered.wait))
     await announce(js, names, b"timed", headers={**headers, "Angarium-Id": "x"})
     await until(lambda: len(owner.js.published[subject]) == 1)
@@ -266,8 +266,8 @@ async def test_a_foreign_message_among_the_entries_is_left_alone(
     await announce(js, names, b"due", headers=at(0.3))
     await settled(js, names, 1)
     (entry,) = await entries(js, names)
-    place = names.later_subjects.place(entry.subject)
-    second = names.later_subjects.due_in(place.partition, place.second, 1)
+    place = names.timed_subjects.place(entry.subject)
+    second = names.timed_subjects.due_in(place.partition, place.second, 1)
     foreign = second.replace("*", TENANT, 1).replace("*", "x", 1).replace("*", "y", 1)
     assert isinstance(await js.publish(foreign, b"foreign"), Stored)
     await has_stored(js, names, A, [b"due"])
@@ -277,8 +277,8 @@ async def test_a_flood_that_is_due_does_not_hold_up_another_tenant(
     js: JetStream, names: Names, open_owner: OpenOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have events in one second, and those of the flood come first in the stream."""
-    monkeypatch.setattr(opener, "SPLIT_AFTER", 4)
-    monkeypatch.setattr(opener, "TURN_MAX", 2)
+    monkeypatch.setattr(due_publisher, "SPLIT_AFTER", 4)
+    monkeypatch.setattr(due_publisher, "TURN_MAX", 2)
     await subscribe(js, names, A)
     await subscribe(js, names, f"{NEIGHBOUR}.b")
     owner = await open_owner()
@@ -306,7 +306,7 @@ async def test_an_entry_that_was_under_way_for_a_week_is_void(
         "Angarium-Id": "x", "Angarium-Type": "a", "Angarium-Published": f"{second - 8 * 86_400}.000",
         "Angarium-Deliver-At": instant_text(second),
     }  # fmt: skip
-    assert isinstance(await js.publish(names.later_subjects.entry(place), b"{}", headers), Stored)
+    assert isinstance(await js.publish(names.timed_subjects.entry(place), b"{}", headers), Stored)
     await announce(js, names, b"{}", headers={"Angarium-Due": f"{second}.1", "Angarium-Id": "x"})
     await open_owner()
     await settled(js, names, 1)

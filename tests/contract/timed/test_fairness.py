@@ -12,8 +12,8 @@ from streams.installation.partitions import partition_of
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from streams.timed import opener
-from streams.timed.opener import Opener
+from streams.timed import due_publisher
+from streams.timed.due_publisher import DuePublisher
 from tests.contract.support.jetstream_proxy import Call, JetStreamProxy
 from tests.contract.support.servers import Server, opened
 from tests.contract.timed.publishing import stored_entry
@@ -54,14 +54,14 @@ async def recorded(server: Server, names: Names) -> AsyncIterator[RecordedJetStr
 async def open_all(js: RecordedJetStream, names: Names, expected: int) -> list[str]:
     """Open so many entries by a clock that is a second ahead each time it is read; returns their tenants."""
     clock, broken = count(FIRST_SECOND), list[str]()
-    opens = Opener(
+    publisher = DuePublisher(
         js, names, 0,
         wall=lambda: float(next(clock)), may_publish=lambda: True, tenants=lambda: [FLOOD, OTHER, *FOREIGN],
         partitions=SHARDS, on_broken=broken.append,
     )  # fmt: skip
-    opens.start()
+    publisher.start()
     await until(lambda: len(js.opened) >= expected or bool(broken))
-    await opens.stop()
+    await publisher.stop()
     assert broken == []
     return js.opened
 
@@ -70,8 +70,8 @@ async def test_a_flood_of_many_seconds_does_not_hold_up_another_tenant(
     js: JetStream, names: Names, recorded: RecordedJetStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other tenant has events in the last second, behind those of the flood."""
-    monkeypatch.setattr(opener, "SPLIT_AFTER", 2)
-    monkeypatch.setattr(opener, "TURN_MAX", 2)
+    monkeypatch.setattr(due_publisher, "SPLIT_AFTER", 2)
+    monkeypatch.setattr(due_publisher, "TURN_MAX", 2)
     for second in range(FIRST_SECOND, FIRST_SECOND + SECONDS):
         for number in range(EACH):
             await stored_entry(js, names, second, FLOOD, f"e{second}-{number}", number + 1, **NEW)
@@ -86,8 +86,8 @@ async def test_a_flood_of_many_seconds_does_not_hold_up_another_tenant(
 async def test_tenants_of_other_partitions_are_not_asked_for(
     js: JetStream, names: Names, recorded: RecordedJetStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opener, "SPLIT_AFTER", 2)
-    monkeypatch.setattr(opener, "TURN_MAX", 2)
+    monkeypatch.setattr(due_publisher, "SPLIT_AFTER", 2)
+    monkeypatch.setattr(due_publisher, "TURN_MAX", 2)
     for number in range(EACH):
         await stored_entry(js, names, FIRST_SECOND, FLOOD, f"e{number}", number + 1, **NEW)
     await open_all(recorded, names, EACH)

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from streams.installation.later_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryPlace
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
+from streams.timed.due_publisher import first_second
 from streams.timed.entries import CLOCKS_DIFFER_MAX_S
-from streams.timed.opener import first_second
 from tests.contract.support.routers import PARTITION, TENANT
 
 WEEK_S = 7 * 86_400.0
@@ -18,7 +18,7 @@ WEEK_S = 7 * 86_400.0
 
 async def put_an_entry(js: JetStream, names: Names) -> None:
     place = EntryPlace(PARTITION, int(time.time()), TENANT, "x", 1)
-    assert isinstance(await js.publish(names.later_subjects.entry(place), b"{}"), Stored)
+    assert isinstance(await js.publish(names.timed_subjects.entry(place), b"{}"), Stored)
 
 
 async def test_an_owner_begins_now_if_nothing_waits(js: JetStream, names: Names) -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from angarium.operations.installation.doctor.storage import check_later_room
+from angarium.operations.installation.doctor.storage import check_timed_room
 from streams.installation.topology import Installation, Names
 from streams.nats.jetstream import JetStream
-from streams.timed import opener
+from streams.timed import due_publisher
 from tests.contract.support.faults import refused
 from tests.contract.support.routers import (
     TENANT,
@@ -25,7 +25,7 @@ FULL = 10077
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused events are tried again soon."""
-    monkeypatch.setattr(opener, "REFUSED_PAUSE_MAX_S", 1.0)
+    monkeypatch.setattr(due_publisher, "REFUSED_PAUSE_MAX_S", 1.0)
 
 
 async def size_events(js: JetStream, names: Names, max_msg_size: int) -> None:
@@ -36,7 +36,7 @@ async def size_events(js: JetStream, names: Names, max_msg_size: int) -> None:
 
 async def doctor_complains(js: JetStream, names: Names) -> bool:
     """True if `angarium doctor` says that due events may be refused."""
-    found = await check_later_room(js, Installation(prefix=names.prefix))
+    found = await check_timed_room(js, Installation(prefix=names.prefix))
     return any("may refuse events that are due" in each.text and not each.ok for each in found)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streams.dead_letters.letters import REQUESTS_MAX
+from angarium.cli import main
+from streams.dead_letters.letters import REASONS, REQUESTS_MAX
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
@@ -34,6 +35,11 @@ async def bury(js: JetStream, receiver: str, number: int, data: bytes = b"{}", *
     answer = await js.publish(names.dead(receiver), data, usual | given)
     assert isinstance(answer, Stored)
     return answer.position
+
+
+def test_the_help_lists_all_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["dead", "--help"]) == 0
+    assert f"Reasons: {', '.join(REASONS)}." in " ".join(capsys.readouterr().out.split())
 
 
 async def buried(js: JetStream) -> int:

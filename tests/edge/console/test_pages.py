@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from angarium.console.pages.receivers import names_found
+from angarium.node.app import open_node
 from tests.edge.api.conftest import Api
 from tests.edge.console.conftest import post_orders, signed_in
 from tests.support.fleet.sink import Reply, Sink
@@ -15,6 +16,7 @@ BILLING = "/console/receivers/acme/billing"
 async def test_an_empty_installation_says_what_to_do_next(api: Api) -> None:
     async with signed_in(api, "*", ["read", "manage", "operate"]) as browser:
         await browser.until("/console/", "There is no receiver yet.")
+        assert "receiver put acme.billing --url https://example.com/hook" in browser.page
         await browser.until("/console/receivers", "There is no receiver yet.")
         assert "Name a tenant" in await browser.get("/console/dead-letters")
         assert "There is no dead letter" in await browser.get("/console/dead-letters?tenant=acme")
@@ -72,11 +74,22 @@ async def test_the_fleet_shows_nodes_shards_and_findings(owned: Api) -> None:
 
         async def is_found() -> bool:
             page = await browser.get("/console/fleet")
-            return "acme.typo" in page and "at work" in page
+            return "acme.typo" in page and '<span class="tag good">active</span>' in page
 
         await until_true(is_found)
         assert '<td class="num">2</td><td class="num">2</td>' in browser.page
         await browser.until("/console/", "1 live node.")
+
+
+async def test_the_fleet_shows_a_node_that_can_connect_to_no_host(api: Api) -> None:
+    async with (
+        open_node(replace(api.to.settings, node="a", ttl_s=2.0)) as node,
+        signed_in(api, "*", ["read", "operate"]) as browser,
+    ):
+        outage = node.context.outage
+        assert outage is not None
+        outage.begin()
+        await browser.until("/console/fleet", '<span class="tag bad">no network</span>')
 
 
 async def test_receivers_are_searched_and_paged(api: Api) -> None:

@@ -1,4 +1,4 @@
-"""Events with a time under the permissions of each user: a producer publishes, a node delivers."""
+"""Timed events under the permissions of each user: a producer publishes, a node delivers."""
 
 import asyncio
 import time

@@ -15,7 +15,7 @@ DUE, DELIVER_AT, CANCELLED, SOURCE = (
 
 
 class Timed(Struct):
-    """An event with a time, known by its body.
+    """A timed event, known by its body.
 
     - `due`: the positions at which it was published again; `due_at`: when that happened first.
     - `is_stored`: it had an entry.
@@ -55,7 +55,7 @@ class TimedEvents:
         self._originals: dict[int, Timed] = {}
 
     def published(self, message: Stored) -> bool:
-        """Hear of a message of the events; returns whether it is an event with a time, or a due one."""
+        """Hear of a message of the events; returns whether it is a timed event, or a due one."""
         headers = message.headers or {}
         if DUE not in headers and not _waits(message):
             return False
@@ -116,7 +116,7 @@ class TimedEvents:
     def unsettled(self) -> str:
         """Says in a sentence which event is still to be routed, or nothing."""
         for position in self._unrouted:
-            return f"the event with a time at {position} is not routed"
+            return f"the timed event at {position} is not routed"
         for body, event in self.by_body.items():
             if event.is_stored and not event.due and not event.cancelled:
                 return f"{body!r} waits for its time"

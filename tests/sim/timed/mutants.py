@@ -5,19 +5,19 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.machine.event import Event
-from streams.installation.later_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryPlace
 from streams.installation.topology import Names
 from streams.nats.answers import Put
 from streams.nats.jetstream import JetStream
 from streams.nats.wire_names import EXPECTED
 from streams.routing.tenants import Tenants
-from streams.timed import entries, opener, timed_events
+from streams.timed import due_publisher, entries, timed_events
 from streams.timed.entries import Entry, Taken, Taking, entry_in
 from streams.timed.timed_events import TimedEvents
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.timed import scenarios
 
-_entry_put, _take, _first_second = entries.entry_put, entries.take, opener.first_second
+_entry_put, _take, _first_second = entries.entry_put, entries.take, due_publisher.first_second
 
 
 def _put_over_a_stub(names: Names, place: EntryPlace, event: Event) -> Put:
@@ -34,7 +34,7 @@ async def _route_each(*args: Any) -> Taking:
 async def _route_what_has_no_stub(
     js: JetStream, names: Names, place: EntryPlace, event: Event, age_s: float
 ) -> Taking:
-    message = await js.last_message(names.later, names.later_subjects.entry(place))
+    message = await js.last_message(names.later, names.timed_subjects.entry(place))
     if message is not None and isinstance(entry_in(names, message), Taken):
         return Taking.DROPPED
     return await _take(js, names, place, event, age_s)
@@ -89,33 +89,33 @@ TIMED_MUTANTS = (
         scenarios.event_is_cancelled_while_it_is_taken,
     ),
     Mutant(
-        "passed-unstored", "`routed` passes an event with a time only when its entry is stored",
+        "passed-unstored", "`routed` passes a timed event only when its entry is stored",
         ((TimedEvents, "begin_store", _pass_at_once),),
         scenarios.owner_dies_before_it_has_stored_the_entry,
     ),
     Mutant(
         "opened-from-now", "an owner opens everything that became due before its claim",
-        ((opener, "first_second", _begin_now),),
+        ((due_publisher, "first_second", _begin_now),),
         scenarios.owner_dies_before_the_event_is_due,
     ),
     Mutant(
         "due-long-before-stored", "an event may have been due as long before its entry as it is kept",
-        ((opener, "first_second", _begin_when_stored),),
+        ((due_publisher, "first_second", _begin_when_stored),),
         scenarios.owner_dies_after_it_stored_the_entry_late,
     ),
     Mutant(
         "empty-minute-unnoted", "an entry is noted whose minute was found empty",
-        ((opener, "is_missed", _is_soon),),
+        ((due_publisher, "is_missed", _is_soon),),
         scenarios.clock_is_set_back_from_an_empty_minute,
     ),
     Mutant(
-        "clock-not-looked-at", "the opener looks at its clock every second",
-        ((opener, "LOOK_EVERY_S", math.inf),),
+        "clock-not-looked-at", "the due publisher looks at its clock every second",
+        ((due_publisher, "CLOCK_CHECK_EVERY_S", math.inf),),
         scenarios.clock_is_set_right_after_it_was_set_back,
     ),
     Mutant(
         "opened-once", "everything is opened once more when no deposed leader answers any longer",
-        ((opener, "SECOND_SWEEP_S", math.inf),),
+        ((due_publisher, "SECOND_SWEEP_S", math.inf),),
         scenarios.leader_that_was_deposed_knows_no_entry,
     ),
     Mutant(

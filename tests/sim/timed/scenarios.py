@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from streams.installation.later_subjects import MINUTE_S
+from streams.installation.timed_subjects import MINUTE_S
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.protocol import rfc3339
 from streams.nats.wire import Message
+from streams.timed.due_publisher import SECOND_SWEEP_S
 from streams.timed.entries import cancel, events_age_s
 from streams.timed.listing import entries_of_event
-from streams.timed.opener import SECOND_SWEEP_S
 from tests.sim.stage import R, Stage, staged
 from tests.sim.world.process import EPOCH_S, Process
 
@@ -74,7 +74,7 @@ def owner_dies_after_it_stored_the_entry_late() -> None:
 
 
 def clock_is_set_back_from_an_empty_minute() -> None:
-    """The opener has found the minute empty in which the event is due, and meets it again minutes later."""
+    """The due publisher has found the minute of the event empty, and meets it again minutes later."""
     with staged() as stage:
         stage.put()
         owner = _node(stage)
@@ -85,7 +85,7 @@ def clock_is_set_back_from_an_empty_minute() -> None:
         due_in_s = 300.0 + 30.0
         stage.wait(1.5)
         owner.skew_s = 0.0
-        stage.wait(1.5)  # The opener has found out.
+        stage.wait(1.5)  # The due publisher has found out.
         _announce(stage, "one", due_in_s=due_in_s)
         stage.wait(due_in_s + 5.0)
         _expect_open(stage)
@@ -93,7 +93,7 @@ def clock_is_set_back_from_an_empty_minute() -> None:
 
 
 def clock_is_set_right_after_it_was_set_back() -> None:
-    """The opener waits for the next second by its clock, which jumps to where it was before."""
+    """The due publisher waits for the next second by its clock, which jumps to where it was before."""
     with staged() as stage:
         stage.put()
         owner = _node(stage)

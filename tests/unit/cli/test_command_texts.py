@@ -107,6 +107,7 @@ def test_an_erasure_that_found_nothing_does_not_claim_that_it_erased() -> None:
         ("unknown", 5, "?", "?"),
         ("rate", 5, "?", "its rate"),
         ("rate", 60, "never", "its rate"),
+        ("pace", 5, "?", "its pace"),
         ("node", 60, "never", "our nodes"),
         ("pause", 5, "never", "a pause"),
         (None, 1, None, None),

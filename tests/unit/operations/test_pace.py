@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from actors.configuration.policy import BatchLimits, Policy, Rate
 from actors.machine import facts as f
 from actors.machine.numbering import Numbered
+from actors.machine.pace.pace import PaceLimits
 from actors.machine.scheduling.phases import Phase
 from angarium.operations.receiver_list.listing import ReceiverFindings, listed
 from angarium.operations.receiver_list.pace import Bottleneck, Counts, counted, empty_in_s, pace
@@ -71,6 +72,35 @@ def test_each_backlog_has_its_limit(
 ) -> None:
     found = pace(counts, SPAN_S, arrived=0, waiting=100, oldest_s=60.0, phase=phase, policy=of)
     assert found.limited_by == limited_by
+
+
+@pytest.mark.parametrize(
+    ("limited_by", "counts", "learnt"),
+    [
+        ("pace", Counts(settled=2, attempts=3, busy_ms=30), PaceLimits(per_second=0.3)),
+        ("pace", Counts(), PaceLimits(per_second=0.1)),
+        ("node", Counts(settled=2, attempts=3, busy_ms=30), PaceLimits(per_second=3.0)),
+        ("pace", Counts(settled=9, attempts=9, busy_ms=9_000), PaceLimits(in_flight=1)),
+        ("latency", Counts(settled=9, attempts=9, busy_ms=39_000), PaceLimits(in_flight=4)),
+        ("rate", Counts(settled=50, attempts=50), PaceLimits(per_second=5.0)),
+    ],
+)
+def test_a_pace_that_answers_taught_is_not_blamed_on_the_nodes(
+    limited_by: Bottleneck, counts: Counts, learnt: PaceLimits
+) -> None:
+    of = policy(rate=5 if limited_by == "rate" else 500, order="relaxed")
+    found = pace(
+        counts, SPAN_S, arrived=0, waiting=9, oldest_s=60.0, phase="active", policy=of, learnt=learnt
+    )
+    assert found.limited_by == limited_by
+
+
+def test_a_learnt_pace_too_slow_to_be_measured_says_when_nothing_will_wait() -> None:
+    found = pace(
+        Counts(), SPAN_S, arrived=0, waiting=6, oldest_s=60.0, phase="active", policy=policy(),
+        learnt=PaceLimits(per_second=0.1),
+    )  # fmt: skip
+    assert (found.out_per_s, found.empty_in_s) == (0.0, 60.0)
 
 
 def test_a_backlog_that_is_simply_on_its_way_has_no_limit() -> None:

@@ -80,6 +80,17 @@ def test_a_node_of_an_older_version_has_only_a_phase() -> None:
     assert lines(older)[0] == "acme.billing: 2 waiting, backing off"
 
 
+def test_all_limits_of_a_receiver_are_shown_the_tightest_first() -> None:
+    other = {"tokens": 10.0, "limit": 10.0, "per": "second", "burst": 10, "effective_limit": 10.0}
+    bucket = {**STATE["bucket"], "others": [other]}
+    assert any(
+        line.endswith(
+            "1.5 of 2 tokens; rate 10/minute, burst 2; also 10 of 10 tokens; rate 10/second, burst 10"
+        )
+        for line in lines(STATE | {"bucket": bucket})
+    )
+
+
 def test_a_state_in_words() -> None:
     shown = {name: value for name, _, value in (line.strip().partition("  ") for line in lines(STATE)[1:])}
     shown = {name: value.strip() for name, value in shown.items()}

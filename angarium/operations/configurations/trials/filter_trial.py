@@ -119,7 +119,7 @@ async def trial(
 
 def subscribes(receiver: str, policy: Policy, event: Event) -> bool:
     """True if the router asks the receiver's filter about the event."""
-    # An event with a time is published once more when it is due; only then the router asks the filter.
+    # A timed event is published once more when it is due; only then the router asks the filter.
     if event.about == receiver or event.only_for or event.deliver_at:
         return False
     return any(matches(each, event.type) for each in policy.events)

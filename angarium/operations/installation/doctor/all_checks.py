@@ -18,8 +18,8 @@ from angarium.operations.installation.doctor.routing import check_strays, check_
 from angarium.operations.installation.doctor.shards import check_refused_shards
 from angarium.operations.installation.doctor.storage import (
     check_dead_letter_room,
-    check_later_room,
     check_room,
+    check_timed_room,
 )
 from angarium.operations.installation.doctor.stored_secrets import check_secrets
 from angarium.operations.installation.doctor.streams_and_buckets import (
@@ -97,7 +97,7 @@ async def _check_installation(
         *await if_permitted("shards", check_refused_shards(js, installation)),
         *[await check_room(js, installation, name, name_holder=as_operator) for name in streams],
         await check_dead_letter_room(js, installation),
-        *await check_later_room(js, installation),
+        *await check_timed_room(js, installation),
         *await if_permitted("nodes", check_nodes(js, installation)),
         *await if_permitted("tenants", check_unrouted(js, installation, tenants)),
     ]

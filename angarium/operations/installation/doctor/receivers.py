@@ -31,7 +31,7 @@ from angarium.operations.installation.doctor.findings import (
     problem,
     warning,
 )
-from angarium.operations.receiver_list.listing import phase_of, policy_of
+from angarium.operations.receiver_list.listing import learnt_limits, phase_of, policy_of
 from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts, bottleneck_of
 from angarium.quantities import count_text
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
@@ -76,6 +76,10 @@ REMEDIES_BEHIND: dict[Bottleneck | None, tuple[str, str]] = {
     "rate": (
         "raise its rate, which is used up, if the receiver can take more",
         "angarium receiver set {} --rate …",
+    ),
+    "pace": (
+        "find in its state what its answers taught; if the receiver can take more, resume it to forget that",
+        _RESUME,
     ),
     "latency": ("find in its state how slowly it answers", _INSPECT),
     "batch": _READ_STATE,
@@ -254,6 +258,7 @@ def remedy_for(
     limited_by = bottleneck_of(
         recently.counts.get(receiver.snapshot.receiver, Counts()), recently.span_s, waiting=waits.count,
         oldest_s=now - (waits.oldest_at or now), phase=receiver.phase, policy=receiver.policy,
+        learnt=learnt_limits(receiver.snapshot.state, receiver.policy, now),
     )  # fmt: skip
     return REMEDIES_BEHIND[limited_by]
 

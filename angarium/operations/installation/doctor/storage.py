@@ -1,4 +1,4 @@
-"""Checks the room in the streams: for events, for dead letters, and for events that wait for their time."""
+"""Checks the room in the streams: for events, for dead letters, and for timed events."""
 
 import math
 
@@ -45,13 +45,13 @@ async def check_dead_letter_room(js: JetStream, installation: Installation) -> F
     return ok("storage", text)
 
 
-async def check_later_room(js: JetStream, installation: Installation) -> list[Finding]:
-    """Check the room for events that wait for their time, and that the events take them when they are due.
+async def check_timed_room(js: JetStream, installation: Installation) -> list[Finding]:
+    """Check the room for timed events, and that the events take them when they are due.
 
     Only time and operators free that room.
     """
     info = await stream_info(js, installation.names.later)
-    text = f"{info.name} holds {quantities.bytes_text(info.bytes)} of events that wait for their time"
+    text = f"{info.name} holds {quantities.bytes_text(info.bytes)} of timed events"
     if is_short(info):
         remedy = "cancel some, or raise max_bytes of the stream"
         found = [problem("storage", text, remedy, "angarium later")]

@@ -1,1 +1,1 @@
-"""Events with a time, over HTTP."""
+"""Timed events, over HTTP."""

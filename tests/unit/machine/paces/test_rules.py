@@ -184,6 +184,13 @@ class TestSmartRule:
         )
         assert rate_of(self.rule, self.rule.learn(pace, refused, NOW), NOW) == pytest.approx(CUT_FACTOR * 44)
 
+    def test_one_timeout_while_there_is_little_to_send_costs_little_of_a_proven_rate(self) -> None:
+        pace = Pace(probed=ProbedRate(proven=50, base_ms=100))
+        late = Observation(started_per_s=1 / 15, answers=1, overloaded=1, refused_began_at=NOW - 15)
+        pace = self.rule.learn(pace, late, NOW)
+        assert rate_of(self.rule, pace, NOW) > 40
+        assert rate_of(self.rule, pace, NOW + 2 * RETURN_S) > 50
+
     def test_a_sender_whose_share_becomes_smaller_yields_some_more(self) -> None:
         """Two senders that find the same limit come to equal shares sooner."""
         refused = Observation(

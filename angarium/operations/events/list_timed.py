@@ -1,4 +1,4 @@
-"""Lists the events that wait for their time."""
+"""Lists the timed events."""
 
 import time
 
@@ -12,8 +12,8 @@ from streams.timed.entries import Entry
 from streams.timed.listing import ListStart, list_entries
 
 
-class LaterEvent(Struct, frozen=True, kw_only=True):
-    """An event that waits for its time.
+class TimedEvent(Struct, frozen=True, kw_only=True):
+    """A timed event.
 
     - `deliver_at`: the time that its producer asked for; `due_at`: the full second in which it is due.
     - `receiver`: the only one that gets it, if there is one.
@@ -29,21 +29,21 @@ class LaterEvent(Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-class LaterPage(Struct, frozen=True):
+class TimedPage(Struct, frozen=True):
     """Waiting events, the next first; `next` is where the next page begins if there are others, or may be."""
 
-    events: list[LaterEvent]
+    events: list[TimedEvent]
     next: ListStart | None
 
 
 @operation
-async def list_later(
+async def list_timed(
     access: Access,
     tenant: str | None,
     receiver: str = "",
     limit: int | None = None,
     after: ListStart | None = None,
-) -> LaterPage:
+) -> TimedPage:
     """A page of the events of a tenant that wait, or of all. Fails as invalid.
 
     `receiver`: only those that are for this one receiver alone; it is its name in the tenant. A page may be
@@ -53,9 +53,9 @@ async def list_later(
 
 
 @operation
-async def list_later_up_to(
+async def list_timed_up_to(
     access: Access, tenant: str | None, receiver: str = "", limit: int | None = None
-) -> LaterPage:
+) -> TimedPage:
     """The first events that wait, up to `limit`, however many pages that takes. Fails as invalid."""
     page = await _page(access, tenant, receiver, limit, None)
     found = page.events
@@ -63,23 +63,23 @@ async def list_later_up_to(
         left = None if limit is None else limit - len(found)
         page = await _page(access, tenant, receiver, left, page.next)
         found += page.events
-    return LaterPage(found, page.next)
+    return TimedPage(found, page.next)
 
 
 async def _page(
     access: Access, tenant: str | None, receiver: str, limit: int | None, after: ListStart | None
-) -> LaterPage:
+) -> TimedPage:
     if tenant is not None:
         check_tenant(tenant)
     found = await list_entries(
         access.js, access.names, tenant, time.time(), only_for=receiver, limit=limit, after=after
     )
-    return LaterPage([later_event(each) for each in found.entries], found.next)
+    return TimedPage([timed_event(each) for each in found.entries], found.next)
 
 
-def later_event(entry: Entry) -> LaterEvent:
+def timed_event(entry: Entry) -> TimedEvent:
     """The waiting event as it is shown."""
-    return LaterEvent(
+    return TimedEvent(
         id=entry.id, tenant=entry.place.tenant, type=entry.type, deliver_at=entry.deliver_at,
         due_at=instant_text(entry.place.second),
         published_at=instant_text(entry.published_at), receiver=entry.only_for or None,

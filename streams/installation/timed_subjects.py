@@ -1,4 +1,4 @@
-"""Subjects of entries: events that wait for their time. Each names the second in which its event is due."""
+"""Subjects of entries: timed events. Each names the second in which its event is due."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ class EntryPlace(Struct, frozen=True):
     source: int
 
 
-class LaterSubjects(Struct, frozen=True):
+class TimedSubjects(Struct, frozen=True):
     """The subjects of entries under the prefix of an installation."""
 
     prefix: str

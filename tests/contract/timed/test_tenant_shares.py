@@ -9,7 +9,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
-from streams.timed import room
+from streams.timed import tenant_shares
 from tests.contract.support.jetstream_proxy import Call, JetStreamProxy
 from tests.contract.support.routers import (
     PARTITION,
@@ -32,7 +32,7 @@ async def has_entries(js: JetStream, names: Names, tenant: str, count: int) -> N
     """Return when the tenant has that many entries."""
 
     async def has() -> bool:
-        found = await js.read(names.later, names.later_subjects.tenant_entries(tenant), 1)
+        found = await js.read(names.later, names.timed_subjects.tenant_entries(tenant), 1)
         return len(found.messages) == count
 
     await until_true(has)
@@ -48,7 +48,7 @@ async def small(js: JetStream, names: Names) -> None:
 async def test_a_tenant_beyond_its_share_waits_and_others_do_not(
     js: JetStream, names: Names, open_owner: OpenOwner, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(tenant_shares, "SHARES_CHECK_EVERY_S", 0.0)
     await subscribe(js, names, A)
     for number in range(8):
         subject = f"{names.prefix}.later.{PARTITION}.99999.1.1.1.{TENANT}.x.{number + 1}"
@@ -104,11 +104,11 @@ async def test_the_room_is_looked_at_once_for_all_tenants(server: Server, names:
             subject = f"{names.prefix}.later.{PARTITION}.99999.1.1.1.{TENANT}.x.{number + 1}"
             assert isinstance(await js.publish(subject, LARGE), Stored)
         js.requests.clear()
-        looked_at = room.EntryRoom(js, names, PARTITION, pytest.fail)
+        shares = tenant_shares.TenantShares(js, names, PARTITION, pytest.fail)
         for tenant in (TENANT, NEIGHBOUR, "t", TENANT):
-            assert looked_at.why_none(tenant) == ""
-        await until(lambda: bool(looked_at.why_none(TENANT)))
-        await looked_at.stop()
+            assert shares.refusal_reason(tenant) == ""
+        await until(lambda: bool(shares.refusal_reason(TENANT)))
+        await shares.stop()
         assert js.requests[f"$JS.API.STREAM.INFO.{names.later}"] == 1
-        assert looked_at.why_none(NEIGHBOUR) == ""
-        await looked_at.stop()
+        assert shares.refusal_reason(NEIGHBOUR) == ""
+        await shares.stop()

@@ -1,10 +1,11 @@
 """Publishes the events of one partition again when they are due, second by second.
 
-Each owner of the partition opens all seconds that have come, also those that earlier owners opened: what was
-taken meanwhile has a stub there. An event may be published twice that way, and is taken once. A flood of one
-tenant does not hold up others: what is to be opened is cut into piles, a large one is split by tenant, and
-tenants take turns (`streams.timed.piles`). Nor does an event that the events stream refuses: one that is too
-large for it is set aside, and if one is refused for another reason, such as a full stream, its tenant waits.
+Each owner of the partition publishes all seconds that have come, also those that earlier owners published:
+what was taken meanwhile has a stub there. An event may be published twice that way, and is taken once. A
+flood of one tenant does not hold up others: what is due is cut into batches, a large one is split by tenant,
+and tenants take turns (`streams.timed.due_queues`). Nor does an event that the events stream refuses: one
+that is too large for it is set aside, and if one is refused for another reason, such as a full stream, its
+tenant waits.
 """
 
 import asyncio
@@ -17,8 +18,8 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from actors.errors import Unavailable
-from streams.installation.later_subjects import MINUTE_S, spans
 from streams.installation.partitions import tenants_of_partition
+from streams.installation.timed_subjects import MINUTE_S, spans
 from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
@@ -27,6 +28,7 @@ from streams.nats.protocol import timestamp_of
 from streams.nats.retry import GatheredReasonLog, Pauses
 from streams.nats.wire_names import MESSAGE_TOO_LARGE
 from streams.tasks import cancel_and_wait, on_defect
+from streams.timed.due_queues import DueBatch, DueQueues
 from streams.timed.entries import (
     CLOCKS_DIFFER_MAX_S,
     Cancelled,
@@ -36,22 +38,21 @@ from streams.timed.entries import (
     entry_in,
     events_age_s,
 )
-from streams.timed.piles import Pile, Piles
 
 SPLIT_AFTER = 256
-"""Entries of a pile after which it is split by tenant."""
+"""Entries of a batch after which it is split by tenant."""
 TURN_MAX = 16
-"""Entries of a pile that are opened before another one has a turn."""
+"""Entries of a batch that are published before another one has a turn."""
 SECOND_SWEEP_S = 30.0
-"""Time after which everything is opened once more: a leader that was deposed before the claim, and does not
-know it, answers for some 10 s, and may lack the entries that the owner before stored last."""
+"""Time after which everything is published once more: a leader that was deposed before the claim, and does
+not know it, answers for some 10 s, and may lack the entries that the owner before stored last."""
 REFUSED_PAUSE_MIN_S = 1.0
 REFUSED_PAUSE_MAX_S = 30.0
-"""Pauses of a pile whose event is refused; each is twice as long as the one before."""
-REFUSED_PILES_MAX = 4_096
-"""Piles that wait since an event was refused. When there are more, all piles wait for the next one."""
-LOOK_EVERY_S = 1.0
-"""Time after which the clock is looked at: it may have been set back, and be set right meanwhile."""
+"""Pauses of a batch whose event is refused; each is twice as long as the one before."""
+REFUSED_BATCHES_MAX = 4_096
+"""DueQueues that wait since an event was refused. When there are more, all batches wait for the next one."""
+CLOCK_CHECK_EVERY_S = 1.0
+"""Time after which the clock is read again: it may have been set back, and be set right meanwhile."""
 
 log = logging.getLogger(__name__)
 
@@ -59,15 +60,15 @@ T = TypeVar("T")
 
 
 class _Turn(Enum):
-    """The end of a pile's turn: nothing of it is left, something is, or an event was refused."""
+    """The end of a batch's turn: nothing of it is left, something is, or an event was refused."""
 
     DONE = "done"
     UNFINISHED = "unfinished"
     REFUSED = "refused"
 
 
-class Opener:
-    """The opener of one partition under one claim.
+class DuePublisher:
+    """The publisher of one partition under one claim.
 
     - `wall`: the time in seconds since the epoch.
     - `may_publish`: asked before each publish.
@@ -94,11 +95,11 @@ class Opener:
         self._tenants = tenants
         self._partitions = partitions
         self._on_broken = on_broken
-        self._piles = Piles()
-        self._refused: list[Pile] = []
+        self._queues = DueQueues()
+        self._refused: list[DueBatch] = []
         self._noted: set[int] = set()
         self._woken = asyncio.Event()
-        self._opened_to = 0
+        self._planned_to = 0
         self._empty_minute = -1
         self._age_s = math.inf
         self._running: asyncio.Task[None] | None = None
@@ -106,25 +107,25 @@ class Opener:
         self._refused_log = GatheredReasonLog(js, log, "later.refused")
 
     def start(self) -> None:
-        """Begin to open."""
+        """Begin to publish."""
         self._running = asyncio.ensure_future(self._run())
         self._running.add_done_callback(on_defect("router", self._on_broken))
 
     async def stop(self) -> None:
-        """Open nothing more."""
+        """Publish nothing more."""
         running, self._running = self._running, None
         await cancel_and_wait(running)
 
     def note(self, second: int) -> None:
         """Note that there is an entry that is due then."""
-        looked_to = max(self._opened_to, self._wall() + MINUTE_S)
-        if is_missed(second, looked_to, self._empty_minute):
+        planned_to = max(self._planned_to, self._wall() + MINUTE_S)
+        if is_missed(second, planned_to, self._empty_minute):
             self._noted.add(second)
             self._woken.set()
 
     async def _run(self) -> None:
         self._age_s = await self._answered(partial(events_age_s, self._js, self._names))
-        self._opened_to = await self._answered(self._first_second)
+        self._planned_to = await self._answered(self._first_second)
         clock = asyncio.get_running_loop().time
         sweep_again_at = clock() + SECOND_SWEEP_S
         while True:
@@ -132,21 +133,21 @@ class Opener:
                 sweep_again_at = math.inf
                 self._empty_minute = -1
                 start = await self._answered(self._first_second)
-                for span in spans(start, self._opened_to):
-                    self._piles.add(_pile(*span))
+                for span in spans(start, self._planned_to):
+                    self._queues.add(_batch(*span))
             await self._plan(int(self._wall()) + 1)
             self._resume_refused(clock())
-            if not self._piles:
+            if not self._queues:
                 await self._next_second()
                 continue
-            pile = self._piles.next()
-            match await self._answered(partial(self._open_some, pile)):
+            batch = self._queues.next()
+            match await self._answered(partial(self._publish_some, batch)):
                 case _Turn.DONE:
                     pass
                 case _Turn.UNFINISHED:
-                    self._piles.put_back(pile)
+                    self._queues.put_back(batch)
                 case _Turn.REFUSED:
-                    self._set_aside(pile)
+                    self._set_aside(batch)
                 case never:
                     assert_never(never)
 
@@ -156,23 +157,23 @@ class Opener:
     async def _next_second(self) -> None:
         """Wait for the next second, or for an entry that is due already."""
         self._woken.clear()
-        wait_s = min(LOOK_EVERY_S, min((self._opened_to, *self._noted)) - self._wall())
+        wait_s = min(CLOCK_CHECK_EVERY_S, min((self._planned_to, *self._noted)) - self._wall())
         if wait_s > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._woken.wait()
 
     async def _plan(self, end: int) -> None:
-        """Plan to open everything that is due before `end`, except seconds that are known to be empty."""
-        # If the clock was set back, seconds that were opened may come once more.
-        late = {second for second in self._noted if second < min(self._opened_to, end)}
+        """Plan to publish everything that is due before `end`, except seconds that are known to be empty."""
+        # If the clock was set back, seconds that were published may come once more.
+        late = {second for second in self._noted if second < min(self._planned_to, end)}
         for second in sorted(late):
-            self._piles.add(_pile(second, 1))
+            self._queues.add(_batch(second, 1))
         self._noted -= late
-        for start, size in spans(self._opened_to, max(end, self._opened_to)):
-            self._opened_to = start + size
+        for start, size in spans(self._planned_to, max(end, self._planned_to)):
+            self._planned_to = start + size
             if size > 1 or start in self._noted or not await self._answered(partial(self._is_empty, start)):
-                self._piles.add(_pile(start, size))
+                self._queues.add(_batch(start, size))
             self._noted.difference_update(range(start, start + size) if size <= MINUTE_S else ())
 
     async def _is_empty(self, second: int) -> bool:
@@ -180,67 +181,67 @@ class Opener:
         minute = second - second % MINUTE_S
         if self._empty_minute == minute:
             return True
-        subject = self._names.later_subjects.due_in(self._partition, minute, MINUTE_S)
+        subject = self._names.timed_subjects.due_in(self._partition, minute, MINUTE_S)
         if await self._js.next_message(self._names.later, subject, 1) is not None:
             return False
         self._empty_minute = minute
         return True
 
     def _resume_refused(self, now: float) -> None:
-        """Give piles another turn whose pause is over."""
-        for pile in self._refused:
-            if pile.again_at <= now:
-                self._piles.add(pile)
-        self._refused = [pile for pile in self._refused if pile.again_at > now]
+        """Give batches another turn whose pause is over."""
+        for batch in self._refused:
+            if batch.again_at <= now:
+                self._queues.add(batch)
+        self._refused = [batch for batch in self._refused if batch.again_at > now]
 
-    def _set_aside(self, pile: Pile) -> None:
-        """Let a pile of one tenant wait whose next event was refused."""
-        pile.again_at = asyncio.get_running_loop().time() + pile.pause_s
-        pile.pause_s = min(2 * pile.pause_s, REFUSED_PAUSE_MAX_S)
-        self._refused.append(pile)
+    def _set_aside(self, batch: DueBatch) -> None:
+        """Let a batch of one tenant wait whose next event was refused."""
+        batch.again_at = asyncio.get_running_loop().time() + batch.pause_s
+        batch.pause_s = min(2 * batch.pause_s, REFUSED_PAUSE_MAX_S)
+        self._refused.append(batch)
 
-    async def _open_some(self, pile: Pile) -> _Turn:
-        """Open some entries of a pile. Raises `Unavailable`, and `ApiError`."""
-        subject = self._names.later_subjects.due_in(
-            self._partition, pile.start, pile.size, pile.tenant or "*"
+    async def _publish_some(self, batch: DueBatch) -> _Turn:
+        """Publish some entries of a batch. Raises `Unavailable`, and `ApiError`."""
+        subject = self._names.timed_subjects.due_in(
+            self._partition, batch.start, batch.size, batch.tenant or "*"
         )
-        for _ in range(1 if pile.is_single else TURN_MAX):
-            message = await self._js.next_message(self._names.later, subject, pile.position)
-            if message is None or (pile.is_single and message.position != pile.position):
+        for _ in range(1 if batch.is_single else TURN_MAX):
+            message = await self._js.next_message(self._names.later, subject, batch.position)
+            if message is None or (batch.is_single and message.position != batch.position):
                 return _Turn.DONE
-            tenant = self._names.later_subjects.tenant_of_entry(message.subject)
-            if tenant not in pile.others and (refused := await self._open(message)) is not None:
+            tenant = self._names.timed_subjects.tenant_of_entry(message.subject)
+            if tenant not in batch.others and (refused := await self._publish_message(message)) is not None:
                 self._note_refused(refused, tenant)
                 is_too_large = refused.code == MESSAGE_TOO_LARGE
-                if pile.is_single or (pile.tenant and not is_too_large):
+                if batch.is_single or (batch.tenant and not is_too_large):
                     return _Turn.REFUSED
                 self._set_aside(
-                    _pile(pile.start, pile.size, tenant, message.position, is_single=is_too_large)
+                    _batch(batch.start, batch.size, tenant, message.position, is_single=is_too_large)
                 )
                 if not is_too_large:
-                    pile.others |= {tenant}
-            if pile.is_single:
+                    batch.others |= {tenant}
+            if batch.is_single:
                 return _Turn.DONE
-            pile.position, pile.opened = message.position + 1, pile.opened + 1
-            pile.pause_s = REFUSED_PAUSE_MIN_S
-        if pile.opened >= SPLIT_AFTER and not pile.tenant and not pile.is_split:
-            await self._split(pile)
+            batch.position, batch.published = message.position + 1, batch.published + 1
+            batch.pause_s = REFUSED_PAUSE_MIN_S
+        if batch.published >= SPLIT_AFTER and not batch.tenant and not batch.is_split:
+            await self._split(batch)
         return _Turn.UNFINISHED
 
-    async def _split(self, pile: Pile) -> None:
-        """Leave only tenants without subscribers to a pile; the others of the partition have one each."""
+    async def _split(self, batch: DueBatch) -> None:
+        """Leave only tenants without subscribers to a batch; the others of the partition have one each."""
         tenants = await tenants_of_partition(self._tenants(), self._partition, self._partitions)
-        for tenant in sorted({*tenants} - pile.others):
-            self._piles.add(_pile(pile.start, pile.size, tenant, pile.position))
-        pile.others, pile.is_split = pile.others.union(tenants), True
+        for tenant in sorted({*tenants} - batch.others):
+            self._queues.add(_batch(batch.start, batch.size, tenant, batch.position))
+        batch.others, batch.is_split = batch.others.union(tenants), True
 
     def _note_refused(self, refused: Refused, tenant: str) -> None:
-        """Log a refusal. Raises `ApiError` if too many piles wait: then all wait."""
-        if len(self._refused) >= REFUSED_PILES_MAX:
+        """Log a refusal. Raises `ApiError` if too many batches wait: then all wait."""
+        if len(self._refused) >= REFUSED_BATCHES_MAX:
             raise ApiError(refused.code, refused.text)
         self._refused_log.log_once(refused.text, partition=self._partition, tenant=tenant)
 
-    async def _open(self, message: StoredMessage) -> Refused | None:
+    async def _publish_message(self, message: StoredMessage) -> Refused | None:
         """Publish the event of an entry; returns a refusal. Raises `Unavailable`, and `ApiError`."""
         match entry_in(self._names, message):
             case Entry() as entry if entry.is_void(self._age_s):
@@ -278,17 +279,19 @@ class Opener:
                 return answer
 
 
-def _pile(start: int, size: int, tenant: str = "", position: int = 1, *, is_single: bool = False) -> Pile:
-    """A pile of which nothing was refused yet."""
-    return Pile(start, size, REFUSED_PAUSE_MIN_S, tenant, position, is_single=is_single)
+def _batch(
+    start: int, size: int, tenant: str = "", position: int = 1, *, is_single: bool = False
+) -> DueBatch:
+    """A batch of which nothing was refused yet."""
+    return DueBatch(start, size, REFUSED_PAUSE_MIN_S, tenant, position, is_single=is_single)
 
 
-def is_missed(second: int, looked_to: float, empty_minute: int) -> bool:
-    """True if looking finds no new entry of that second: it is before `looked_to`, or in that minute.
+def is_missed(second: int, planned_to: float, empty_minute: int) -> bool:
+    """True if no plan finds a new entry of that second: it is before `planned_to`, or in that minute.
 
     If the clock was set back, a minute that was found empty may come much later.
     """
-    return second < looked_to or second - second % MINUTE_S == empty_minute
+    return second < planned_to or second - second % MINUTE_S == empty_minute
 
 
 async def first_second(js: JetStream, names: Names, age_s: float, wall: Callable[[], float]) -> int:

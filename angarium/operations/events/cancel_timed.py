@@ -1,4 +1,4 @@
-"""Cancels an event that waits for its time; once that is answered, it is never delivered."""
+"""Cancels a timed event; once that is answered, it is never delivered."""
 
 from typing import assert_never
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from actors.ids import check_tenant
 from angarium.access import Access
-from angarium.operations.events.list_later import LaterEvent, later_event
+from angarium.operations.events.list_timed import TimedEvent, timed_event
 from angarium.operations.failures import OperationError, operation
 from streams.nats.retry import retry_for_command
 from streams.timed.entries import Cancelled, Cancelling, Entry, Taken, cancel, events_age_s
@@ -22,13 +22,13 @@ class CancelledEvents(Struct, frozen=True, kw_only=True):
     `before`: number of those that were cancelled before; `too_late`: of those whose time had come.
     """
 
-    cancelled: list[LaterEvent]
+    cancelled: list[TimedEvent]
     before: int = 0
     too_late: int = 0
 
 
 @operation
-async def cancel_later(access: Access, tenant: str, event: str) -> CancelledEvents:
+async def cancel_timed(access: Access, tenant: str, event: str) -> CancelledEvents:
     """Cancel all waiting events of a tenant with this id. Fails as invalid, not_found and refused.
 
     If more than `CANCELLED_MAX` wait, so many are cancelled, and it fails as refused: ask again.
@@ -47,7 +47,7 @@ async def cancel_later(access: Access, tenant: str, event: str) -> CancelledEven
 async def _cancel_each(access: Access, tenant: str, event: str) -> CancelledEvents:
     js, names = access.js, access.names
     age_s = await retry_for_command(events_age_s, js, names)
-    done, before, too_late, position = list[LaterEvent](), 0, 0, 0
+    done, before, too_late, position = list[TimedEvent](), 0, 0, 0
     seen = set[str]()
     """Subjects whose entries were met: each is met again, as a stub."""
     while trace := await retry_for_command(next_trace, js, names, tenant, event, position):
@@ -61,7 +61,7 @@ async def _cancel_each(access: Access, tenant: str, event: str) -> CancelledEven
                     raise OperationError("refused", text, remedy="; cancel it once more")
                 seen.add(trace.subject)
                 if await retry_for_command(cancel, js, names, entry, access.by, age_s) is Cancelling.DONE:
-                    done.append(later_event(entry))
+                    done.append(timed_event(entry))
                 else:
                     too_late += 1
             case Cancelled():
