@@ -16,7 +16,7 @@ from angarium.api.admission.gate import is_expired
 from angarium.api.admission.request_rates import RequestRates
 from angarium.api.admission.unfinished_erasures import UnfinishedErasures
 from angarium.api.background.jobs import Jobs
-from angarium.api.background.paced_work import PacedWork
+from angarium.api.background.spaced_work import SpacedWork
 from angarium.api.background.tail_streams import Tails
 from angarium.api.recent_findings import RecentFindings
 from angarium.api.request_metrics import RequestTotals
@@ -72,7 +72,7 @@ class ApiState:
         self.recent_findings = RecentFindings(access)
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")
         self.tails = Tails(access, self.valid)
-        self.redrive_turns = PacedWork(REDRIVE_PAUSE_S)
+        self.redrive_turns = SpacedWork(REDRIVE_PAUSE_S)
         self.jobs = Jobs(access)
         self.on_close: list[Callable[[], None]] = []
         self._configurations = KnownConfigurations(access.js, access.names, logs=False)

@@ -13,7 +13,7 @@ from angarium.api.requests.request_limits import RequestLimits
 from angarium.console.cached_values import CachedValues
 from angarium.console.sessions import ConsoleSession, ConsoleSessions
 from angarium.operations.installation import fleet
-from angarium.operations.installation.fleet import SeenNodes, SeenShard
+from angarium.operations.installation.fleet import FleetStatus, ShardStatus
 from angarium.operations.receiver_list.top import Top, TopScreen
 from streams.buckets.api_tokens import ALL_TENANTS
 
@@ -39,8 +39,8 @@ class ConsoleState:
         self.sign_ins = RequestRates()
         self.form_limits = RequestLimits()
         self.overviews: CachedValues[str, TopScreen] = CachedValues(self._overview_reader)
-        self.nodes: CachedValues[str, SeenNodes] = CachedValues(lambda _: self._nodes)
-        self.shards: CachedValues[str, list[SeenShard]] = CachedValues(lambda _: self._shards)
+        self.nodes: CachedValues[str, FleetStatus] = CachedValues(lambda _: self._nodes)
+        self.shards: CachedValues[str, list[ShardStatus]] = CachedValues(lambda _: self._shards)
         self.findings: CachedValues[str, FindingsAndAlerts] = CachedValues(lambda _: api.recent_findings.get)
         self.names: CachedValues[str, list[str]] = CachedValues(lambda _: self._names)
 
@@ -62,10 +62,10 @@ class ConsoleState:
 
         return read
 
-    async def _nodes(self) -> SeenNodes:
+    async def _nodes(self) -> FleetStatus:
         return result_of(await fleet.nodes(self.access))
 
-    async def _shards(self) -> list[SeenShard]:
+    async def _shards(self) -> list[ShardStatus]:
         return result_of(await fleet.shards(self.access))
 
     async def _names(self) -> list[str]:

@@ -18,7 +18,7 @@ from actors.machine.numbering import Numbered
 from angarium.ledger import schema
 from angarium.logs import redact
 from streams.journal.envelope import Flush
-from streams.lost_tails.places import StreamPlace
+from streams.lost_tails.read_positions import ReadPosition
 
 FAILING_EPISODE_MIN_MS = 60_000
 """A series of failures that lasted this long gets an entry in the history when it is over."""
@@ -82,7 +82,7 @@ class HeldShare(Struct, frozen=True):
     write compares both with the stored ones.
     """
 
-    place: StreamPlace
+    place: ReadPosition
     epoch: int = 0
 
 
@@ -136,7 +136,7 @@ class RowBatch(Struct):
     """
 
     shares: dict[int, HeldShare]
-    after: dict[int, StreamPlace]
+    after: dict[int, ReadPosition]
     block: int = 0
     first: int = 0
     last: int = 0

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from actors.errors import AngariumError
 from angarium.ledger.batch import BaseRow, ConfigurationRow, HeldShare, ReceiverRow, RowBatch
-from streams.lost_tails.places import StreamPlace
+from streams.lost_tails.read_positions import ReadPosition
 
 
 class LedgerError(AngariumError):
@@ -64,7 +64,7 @@ class Store(Protocol):
         Other processes hold the remaining shares.
         """
 
-    async def read_place(self, stream: str) -> StreamPlace:
+    async def read_position(self, stream: str) -> ReadPosition:
         """The place up to which a stream without shares is read."""
 
     async def receivers(self, names: Mapping[str, int]) -> dict[str, ReceiverRow]:
@@ -94,7 +94,7 @@ class Store(Protocol):
         """Store base states of different receivers."""
 
     async def store_configurations(
-        self, stream: str, before: StreamPlace, after: StreamPlace, rows: Sequence[ConfigurationRow]
+        self, stream: str, before: ReadPosition, after: ReadPosition, rows: Sequence[ConfigurationRow]
     ) -> None:
         """Store configurations."""
 
@@ -102,7 +102,7 @@ class Store(Protocol):
         """The position up to which every share of a stream is read, by any process."""
 
     async def erase(
-        self, stream: str, before: StreamPlace, after: StreamPlace, erased: Sequence[tuple[str, str]]
+        self, stream: str, before: ReadPosition, after: ReadPosition, erased: Sequence[tuple[str, str]]
     ) -> str:
         """Erase what receivers answered to these events, by tenant and id, from freed pages as well.
 

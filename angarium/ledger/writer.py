@@ -40,7 +40,7 @@ from streams.journal_feed.bucket_reader import BucketReader, compared_place
 from streams.journal_feed.journal_reader import Gap, JournalReader
 from streams.journal_feed.known_states import KnownState, all_snapshots
 from streams.lost_tails.marks import Mark
-from streams.lost_tails.places import BucketPlace, StreamPlace
+from streams.lost_tails.read_positions import BucketPosition, ReadPosition
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import NotOurs, StreamRecreated
 from streams.nats.jetstream import JetStream
@@ -113,7 +113,7 @@ class Writer:
         self._configured_at = 0.0
         self._pruned_at = 0.0
         self._next_erasure_at = -math.inf
-        self._erased_to: BucketPlace | None = None
+        self._erased_to: BucketPosition | None = None
         self._erasure_delayed_by = ""
         self._dropping: AsyncGenerator[None, None] | None = None
 
@@ -264,7 +264,7 @@ class Writer:
     def _moving(self, mark: Mark) -> RowBatch:
         """A batch that moves all shares before a message to it."""
         shares = {share: held for share, held in self._shares.items() if held.place.position < mark.position}
-        after = {share: StreamPlace(created=held.place.created, mark=mark) for share, held in shares.items()}
+        after = {share: ReadPosition(created=held.place.created, mark=mark) for share, held in shares.items()}
         return RowBatch(shares, after)
 
     async def _write(self, batch: RowBatch) -> None:
@@ -369,7 +369,7 @@ class Writer:
             return
         stream = self._names.receivers
         while True:
-            before = await self._store.read_place(stream)
+            before = await self._store.read_position(stream)
             place, puts = await bucket.read(before)
             rows = [
                 ConfigurationRow(
@@ -391,7 +391,7 @@ class Writer:
         if now < self._next_erasure_at:
             return
         self._next_erasure_at = now + ERASURES_EVERY_S
-        before, erased = await self._store.read_place(ERASURES), list[tuple[str, str]]()
+        before, erased = await self._store.read_position(ERASURES), list[tuple[str, str]]()
         place = self._erased_to = compared_place(self._js, self._names.actors, before, self._erased_to)
         same = await retry_until_answered(place.compare)
         read_to = place.read_to
@@ -404,7 +404,7 @@ class Writer:
                 if request.journal_end > reached:
                     break
                 erased.append((request.tenant, request.event))
-            read_to = StreamPlace(created=read_to.created, mark=mark)
+            read_to = ReadPosition(created=read_to.created, mark=mark)
         if place.is_doubtful:
             return  # These requests may be from another bucket.
         if erased or not same:

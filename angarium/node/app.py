@@ -21,9 +21,9 @@ from actors.tenant_settings import SettingsByTenant
 from angarium.access import connect_options, key_file
 from angarium.delivery.connections.down_hosts import DownHosts
 from angarium.delivery.connections.guard import Guard
-from angarium.delivery.connections.paced_starts import PacedStarts
 from angarium.delivery.connections.pool import ConnectionLimits
 from angarium.delivery.connections.resolver import DnsResolver
+from angarium.delivery.connections.starts_per_turn import StartsPerTurn
 from angarium.delivery.connections.tenant_budgets import TenantBudgets
 from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport, OnConnected
@@ -274,7 +274,7 @@ async def joined_node(
     )  # fmt: skip
     context = NodeContext(
         js=js, names=names, node=settings.node, time=time, members=members, configurations=configurations,
-        sender=sender, readers=readers, pull_room=PullRoom(), loads=LoadSlots(begin=PacedStarts().begin),
+        sender=sender, readers=readers, pull_room=PullRoom(), loads=LoadSlots(begin=StartsPerTurn().begin),
         burials_at_once=asyncio.Semaphore(1), routing=routing, totals=NodeTotals(), health_log=health_log,
         saturated=saturated, holders=NodeHolders(), drain_s=settings.drain_s, tracing=tracing, outage=outage,
         replay_keep_s=settings.replay_keep_s, metrics_names=settings.metrics_names, down_hosts=down_hosts,

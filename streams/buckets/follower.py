@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from actors.errors import Unavailable
 from streams.lost_tails.marks import Mark
-from streams.lost_tails.places import BucketPlace
+from streams.lost_tails.read_positions import BucketPosition
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
@@ -73,7 +73,7 @@ class Follower:
         self._is_complete = is_complete
         self._asks_leader = asks_leader
         self._is_starting_over = False
-        self._place = BucketPlace(js, stream)
+        self._place = BucketPosition(js, stream)
         self._woken = asyncio.Event()
         self._reading = asyncio.Lock()
         self._subscription: Subscription | None = None

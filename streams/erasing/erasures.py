@@ -15,7 +15,7 @@ from actors.errors import BadInput, Unavailable
 from actors.ids import check_tenant, is_event_id
 from streams.installation.topology import Names
 from streams.lost_tails.marks import Mark
-from streams.lost_tails.places import BucketPlace
+from streams.lost_tails.read_positions import BucketPosition
 from streams.nats.answers import Forbidden, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
@@ -68,7 +68,7 @@ class Erasures:
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js
         self._names = names
-        self._read_to = BucketPlace(js, names.actors)
+        self._read_to = BucketPosition(js, names.actors)
         self._pending: dict[str, int] = {}
 
     async def request(self, tenant: str, event: str, by: str, at: float) -> Erasure:

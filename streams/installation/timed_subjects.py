@@ -8,8 +8,8 @@ DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
 _SIZES = (DAY_S, HOUR_S, MINUTE_S, 1)
 
 
-class EntryPlace(Struct, frozen=True):
-    """The place of an entry.
+class EntryAddress(Struct, frozen=True):
+    """The address of an entry.
 
     - `second`: when its event is due, in seconds since the epoch.
     - `id_hash`: a hash of the event's id, by which the entry is found.
@@ -33,23 +33,24 @@ class TimedSubjects(Struct, frozen=True):
         """The subjects of all entries."""
         return f"{self.prefix}.later.*.*.*.*.*.*.*.*"
 
-    def entry(self, place: EntryPlace) -> str:
+    def entry(self, address: EntryAddress) -> str:
         """The subject of an entry."""
-        second = ".".join(_tokens(place.second, 1))
-        return f"{self.prefix}.later.{place.partition}.{second}.{place.tenant}.{place.id_hash}.{place.source}"
+        second = ".".join(_tokens(address.second, 1))
+        owner = f"{address.tenant}.{address.id_hash}.{address.source}"
+        return f"{self.prefix}.later.{address.partition}.{second}.{owner}"
 
-    def place(self, subject: str) -> EntryPlace:
-        """The place of an entry, from its subject. Raises `ValueError`."""
+    def address(self, subject: str) -> EntryAddress:
+        """The address of an entry, from its subject. Raises `ValueError`."""
         partition, day, hour, minute, second, tenant, id_hash, source = subject.removeprefix(
             f"{self.prefix}.later."
         ).split(".")
         at = int(day) * DAY_S + int(hour) * HOUR_S + int(minute) * MINUTE_S + int(second)
-        return EntryPlace(int(partition), at, tenant, id_hash, int(source))
+        return EntryAddress(int(partition), at, tenant, id_hash, int(source))
 
-    def place_or_none(self, subject: str) -> EntryPlace | None:
-        """The place of an entry; None for the subject of something else: any producer may publish."""
+    def address_or_none(self, subject: str) -> EntryAddress | None:
+        """The address of an entry; None for the subject of something else: any producer may publish."""
         try:
-            return self.place(subject)
+            return self.address(subject)
         except ValueError:
             return None
 

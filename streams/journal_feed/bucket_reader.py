@@ -12,7 +12,7 @@ from msgspec import Struct
 from streams.buckets.change_trail import recorded, recorded_before
 from streams.installation.topology import RECEIVERS_HISTORY, Names
 from streams.lost_tails.marks import Mark
-from streams.lost_tails.places import BucketPlace, StreamPlace
+from streams.lost_tails.read_positions import BucketPosition, ReadPosition
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.nats.retry import retry_until_answered
@@ -42,9 +42,9 @@ class BucketReader:
         self._js = js
         self._stream = names.receivers
         self._names = names
-        self._place: BucketPlace | None = None
+        self._place: BucketPosition | None = None
 
-    async def read(self, place: StreamPlace) -> tuple[StreamPlace, list[PutConfiguration]]:
+    async def read(self, place: ReadPosition) -> tuple[ReadPosition, list[PutConfiguration]]:
         """Read what comes after the place; returns it and the place where to continue. Waits for NATS.
 
         A change that a trail contains may have been returned before.
@@ -81,7 +81,7 @@ class BucketReader:
 
 
 def compared_place(
-    js: JetStream, stream: str, read_to: StreamPlace, known: BucketPlace | None
-) -> BucketPlace:
+    js: JetStream, stream: str, read_to: ReadPosition, known: BucketPosition | None
+) -> BucketPosition:
     """The stored place as one that is compared; the one known so far if it is the same."""
-    return known if known is not None and known.read_to == read_to else BucketPlace(js, stream, read_to)
+    return known if known is not None and known.read_to == read_to else BucketPosition(js, stream, read_to)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from streams.installation.topology import Names
 from streams.journal_feed.redacted_flushes import first_redacted
 from streams.lost_tails.comparison import find_loss
-from streams.lost_tails.places import StreamPlace
+from streams.lost_tails.read_positions import ReadPosition
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
@@ -49,7 +49,7 @@ class JournalReader:
     def _on_change(self, connected: bool) -> None:
         self.doubtful = True
 
-    async def check(self, place: StreamPlace) -> StreamPlace:
+    async def check(self, place: ReadPosition) -> ReadPosition:
         """Compare the stream with the messages read from it, if it may have changed since the last time.
 
         Returns the place in the current stream. Raises `StreamRecreated` if the stream is another one, or
@@ -68,7 +68,7 @@ class JournalReader:
         if loss is not None:
             raise StreamRecreated(loss.why)
         self._created = info.created
-        return StreamPlace(created=info.created, mark=place.mark)
+        return ReadPosition(created=info.created, mark=place.mark)
 
     async def read(self, after: int, bytes_max: int = READ_BYTES_MAX) -> list[StoredMessage] | Gap:
         """The messages that follow the position, without a hole; none at the end. Waits for NATS."""

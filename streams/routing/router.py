@@ -45,7 +45,7 @@ from streams.routing.tenants import Tenants
 from streams.routing.unrouted_burial import UnroutedBurial
 from streams.tasks import cancel_and_wait, on_defect
 from streams.timed.due_publisher import DuePublisher
-from streams.timed.entries import Taking, judged
+from streams.timed.entries import DueVerdict, event_to_route
 from streams.timed.timed_events import LANE, TOO_LARGE, TimedEvents
 
 EVENT_BYTES_MAX = 4 << 20
@@ -127,7 +127,7 @@ class Router:
             js, self._begin_entry, self._confirmed, terms.on_broken, routing.entries, settings.weight
         )
         self._burying: set[asyncio.Task[str]] = set()
-        self._taken: deque[tuple[EventInMemory, Taking]] = deque()
+        self._taken: deque[tuple[EventInMemory, DueVerdict]] = deque()
         due_publisher = DuePublisher(
             js, names, partition,
             wall=routing.wall, may_publish=terms.may_read, tenants=routing.subscribed_tenants,
@@ -271,9 +271,9 @@ class Router:
         """The next event whose copies can be made; while it is not known whether a due one counts, others."""
         while True:
             if self._taken:
-                waiting, taking = self._taken.popleft()
+                waiting, verdict = self._taken.popleft()
                 self._tenants.release(waiting)
-                if (event := judged(waiting.event, taking)) is not None:
+                if (event := event_to_route(waiting.event, verdict)) is not None:
                     waiting.event = event
                     return waiting
                 self._tenants.note_matched(waiting, 0)
@@ -285,8 +285,8 @@ class Router:
             self._tenants.hold(next_one)
             self._timed_events.begin_take(next_one.tenant, next_one.event, partial(self._took, next_one))
 
-    def _took(self, waiting: EventInMemory, taking: Taking) -> None:
-        self._taken.append((waiting, taking))
+    def _took(self, waiting: EventInMemory, verdict: DueVerdict) -> None:
+        self._taken.append((waiting, verdict))
         self._matchable.set()
 
     def _plan_token(self) -> None:
@@ -415,7 +415,7 @@ class Router:
         to_bury = list[tuple[StoredMessage, Event, Mapping[str, str]]]()
         for message in found:
             waiting = self._read_event(request.tenant, message)
-            if (event := await self._timed_events.judged(request.tenant, waiting.event)) is not None:
+            if (event := await self._timed_events.event_to_bury(request.tenant, waiting.event)) is not None:
                 to_bury.append((message, event, waiting.headers))
         await self._burial.bury(request.tenant, to_bury)
         self._routing.totals.evicted += len(to_bury)

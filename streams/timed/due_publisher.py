@@ -31,9 +31,9 @@ from streams.tasks import cancel_and_wait, on_defect
 from streams.timed.due_queues import DueBatch, DueQueues
 from streams.timed.entries import (
     CLOCKS_DIFFER_MAX_S,
-    Cancelled,
+    CancelledStub,
     Entry,
-    Taken,
+    TakenStub,
     due_put,
     entry_in,
     events_age_s,
@@ -250,7 +250,7 @@ class DuePublisher:
                 return None
             case Entry() as entry:
                 return await self._publish(entry)
-            case None | Taken() | Cancelled():
+            case None | TakenStub() | CancelledStub():
                 return None
 
     async def _publish(self, entry: Entry) -> Refused | None:

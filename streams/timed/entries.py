@@ -15,7 +15,7 @@ from actors.errors import InvalidName, Unavailable
 from actors.ids import check_type, stable_hash
 from actors.machine.event import Event
 from actors.times_as_text import exact_instant_text
-from streams.installation.timed_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryAddress
 from streams.installation.topology import Names
 from streams.nats.answers import Put, Refused, Stored, StoredMessage, Unanswered
 from streams.nats.errors import ApiError
@@ -51,7 +51,7 @@ _PASSED_ON = (EVENT_ID, EVENT_REGION, CONTENT_TYPE, TRACEPARENT, TRACESTATE, ONL
 class Entry(Struct, frozen=True):
     """A timed event that waits. `position`: of the entry; `published_at`: when the event was stored."""
 
-    place: EntryPlace
+    address: EntryAddress
     position: int
     stored_at: float
     published_at: float
@@ -68,28 +68,28 @@ class Entry(Struct, frozen=True):
     def may_have_made(self, due: Event) -> bool:
         """True if a due event equals the entry, and is not early; else a producer has forged it."""
         headers = self.message.headers
-        address = (self.id, self.type, headers.get(EVENT_REGION, ""), self.only_for)
+        terms = (self.id, self.type, headers.get(EVENT_REGION, ""), self.only_for)
         content = (headers.get(CONTENT_TYPE, CONTENT_TYPE_DEFAULT), self.message.data)
         return (
-            address == (due.id, due.type, due.region, due.only_for)
+            terms == (due.id, due.type, due.region, due.only_for)
             and content == (due.content_type, due.body)
-            and due.stored_at >= self.place.second - CLOCKS_DIFFER_MAX_S
+            and due.stored_at >= self.address.second - CLOCKS_DIFFER_MAX_S
         )
 
 
-class Taken(Struct, frozen=True):
+class TakenStub(Struct, frozen=True):
     """The event was taken by the due event at `position`."""
 
     position: int
 
 
-class Cancelled(Struct, frozen=True):
+class CancelledStub(Struct, frozen=True):
     """The event was cancelled, at the request of `by`."""
 
     by: str
 
 
-class Taking(Enum):
+class DueVerdict(Enum):
     """A verdict on a due event: it is routed or dropped, or a producer has forged it."""
 
     ROUTED = "routed"
@@ -97,7 +97,7 @@ class Taking(Enum):
     FORGED = "forged"
 
 
-class Cancelling(Enum):
+class CancelResult(Enum):
     """The end of a request to cancel: done, or too late."""
 
     DONE = "done"
@@ -114,18 +114,18 @@ def due_second(at: float) -> int:
     return math.ceil(at)
 
 
-def place_of(event: Event, partition: int, tenant: str, source: int) -> EntryPlace:
-    """The place of an event that waits."""
-    return EntryPlace(partition, due_second(event.deliver_at), tenant, id_hash(event.id), source)
+def entry_address(event: Event, partition: int, tenant: str, source: int) -> EntryAddress:
+    """The address of an event that waits."""
+    return EntryAddress(partition, due_second(event.deliver_at), tenant, id_hash(event.id), source)
 
 
-def place_of_due(event: Event, partition: int, tenant: str) -> EntryPlace:
-    """The place where an event waited that is due."""
+def due_entry_address(event: Event, partition: int, tenant: str) -> EntryAddress:
+    """The address where an event waited that is due."""
     second, source = event.due.split(".")
-    return EntryPlace(partition, int(second), tenant, id_hash(event.id), int(source))
+    return EntryAddress(partition, int(second), tenant, id_hash(event.id), int(source))
 
 
-def entry_put(names: Names, place: EntryPlace, event: Event) -> Put:
+def entry_put(names: Names, address: EntryAddress, event: Event) -> Put:
     """The message that stores an event as an entry, if there is none yet."""
     headers = {
         EXPECTED: "0",
@@ -142,26 +142,26 @@ def entry_put(names: Names, place: EntryPlace, event: Event) -> Put:
     ):  # fmt: skip
         if value:
             headers[name] = value
-    return Put(names.timed_subjects.entry(place), event.body, headers)
+    return Put(names.timed_subjects.entry(address), event.body, headers)
 
 
 def due_put(names: Names, entry: Entry) -> Put:
     """The message that publishes the event of an entry again, now that it is due."""
     headers = {name: value for name, value in entry.message.headers.items() if name in _PASSED_ON}
-    headers[DUE] = f"{entry.place.second}.{entry.place.source}"
-    return Put(names.publish_event(entry.place.tenant, entry.type), entry.message.data, headers)
+    headers[DUE] = f"{entry.address.second}.{entry.address.source}"
+    return Put(names.publish_event(entry.address.tenant, entry.type), entry.message.data, headers)
 
 
-def entry_in(names: Names, message: StoredMessage) -> Entry | Taken | Cancelled | None:
+def entry_in(names: Names, message: StoredMessage) -> Entry | TakenStub | CancelledStub | None:
     """The entry or the stub in a message; None if it is neither: any producer may publish there."""
     headers = message.headers
     try:
         if TAKEN in headers:
-            return Taken(int(headers[TAKEN]))
+            return TakenStub(int(headers[TAKEN]))
         if CANCELLED in headers:
-            return Cancelled(headers[CANCELLED])
+            return CancelledStub(headers[CANCELLED])
         return Entry(
-            place=names.timed_subjects.place(message.subject), position=message.position,
+            address=names.timed_subjects.address(message.subject), position=message.position,
             stored_at=message.stored_at, published_at=float(headers[EVENT_PUBLISHED]), id=headers[EVENT_ID],
             type=check_type(headers[EVENT_TYPE]), deliver_at=headers[DELIVER_AT],
             only_for=headers.get(ONLY_FOR, ""), message=message,
@@ -179,56 +179,56 @@ async def events_age_s(js: JetStream, names: Names) -> float:
     return age_ns / 1e9 or math.inf
 
 
-async def take(js: JetStream, names: Names, place: EntryPlace, event: Event, age_s: float) -> Taking:
+async def take(js: JetStream, names: Names, address: EntryAddress, event: Event, age_s: float) -> DueVerdict:
     """Take the entry for a due event, or find what became of it. Raises `Unavailable` and `ApiError`.
 
     It may be called again for the same event, by any router: the first answer stays true.
     """
     while True:
-        message = await js.last_message(names.later, names.timed_subjects.entry(place))
+        message = await js.last_message(names.later, names.timed_subjects.entry(address))
         match None if message is None else entry_in(names, message):
             case None:
-                return Taking.FORGED
-            case Cancelled():
-                return Taking.DROPPED
-            case Taken(position):
-                return Taking.ROUTED if position == event.position else Taking.DROPPED
+                return DueVerdict.FORGED
+            case CancelledStub():
+                return DueVerdict.DROPPED
+            case TakenStub(position):
+                return DueVerdict.ROUTED if position == event.position else DueVerdict.DROPPED
             case Entry() as entry if entry.is_void(age_s):
-                return Taking.DROPPED
+                return DueVerdict.DROPPED
             case Entry() as entry if not entry.may_have_made(event):
-                return Taking.FORGED
+                return DueVerdict.FORGED
             case Entry() as entry:
                 if await replace_entry(js, entry, {TAKEN: str(event.position)}, age_s):
-                    return Taking.ROUTED
+                    return DueVerdict.ROUTED
             case never:
                 assert_never(never)
 
 
-def judged(event: Event, taking: Taking) -> Event | None:
+def event_to_route(event: Event, verdict: DueVerdict) -> Event | None:
     """The due event as it is to be routed: malformed if it is forged, None if it is dropped."""
-    match taking:
-        case Taking.ROUTED:
+    match verdict:
+        case DueVerdict.ROUTED:
             return event
-        case Taking.FORGED:
+        case DueVerdict.FORGED:
             return replace(event, malformed=DUE_PROBLEM)
-        case Taking.DROPPED:
+        case DueVerdict.DROPPED:
             return None
         case never:
             assert_never(never)
 
 
-async def cancel(js: JetStream, names: Names, entry: Entry, by: str, age_s: float) -> Cancelling:
+async def cancel(js: JetStream, names: Names, entry: Entry, by: str, age_s: float) -> CancelResult:
     """Cancel the event of an entry, unless it was taken. Raises `Unavailable` and `ApiError`."""
     while True:
         message = await js.last_message(names.later, entry.message.subject)
         match None if message is None else entry_in(names, message):
-            case None | Taken():
-                return Cancelling.TOO_LATE
-            case Cancelled():
-                return Cancelling.DONE
+            case None | TakenStub():
+                return CancelResult.TOO_LATE
+            case CancelledStub():
+                return CancelResult.DONE
             case Entry() as found:
                 if await replace_entry(js, found, {CANCELLED: by}, age_s):
-                    return Cancelling.DONE
+                    return CancelResult.DONE
             case never:
                 assert_never(never)
 

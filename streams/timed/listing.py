@@ -8,7 +8,7 @@ from streams.installation.timed_subjects import DAY_S, HOUR_S, MINUTE_S
 from streams.installation.topology import Names
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
-from streams.timed.entries import Cancelled, Entry, Taken, entry_in, id_hash
+from streams.timed.entries import CancelledStub, Entry, TakenStub, entry_in, id_hash
 from streams.timed.timing import AHEAD_MAX_S
 
 OVERDUE_SHOWN_S = 3_600
@@ -40,7 +40,7 @@ class Trace(Struct, frozen=True):
     position: int
     subject: str
     stored_at: float
-    what: Entry | Taken | Cancelled
+    what: Entry | TakenStub | CancelledStub
 
 
 async def list_entries(
@@ -136,6 +136,6 @@ async def _all_if_few(js: JetStream, names: Names, pattern: str) -> dict[ListSta
         if message is None:
             return found
         position = message.position
-        if (place := names.timed_subjects.place_or_none(message.subject)) is not None:
-            found[ListStart(place.second, position)] = message
+        if (address := names.timed_subjects.address_or_none(message.subject)) is not None:
+            found[ListStart(address.second, position)] = message
     return None

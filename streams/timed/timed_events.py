@@ -8,7 +8,7 @@ from typing import assert_never
 
 from actors.errors import Unavailable
 from actors.machine.event import Event
-from streams.installation.timed_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryAddress
 from streams.installation.topology import Names
 from streams.nats.answers import Answer, Refused, Stored, Unanswered
 from streams.nats.errors import ApiError
@@ -17,7 +17,15 @@ from streams.nats.retry import GatheredReasonLog, Pauses
 from streams.nats.wire_names import MESSAGE_TOO_LARGE, WRONG_LAST_SEQUENCE
 from streams.tasks import on_defect
 from streams.timed.due_publisher import DuePublisher
-from streams.timed.entries import Taking, entry_put, events_age_s, judged, place_of, place_of_due, take
+from streams.timed.entries import (
+    DueVerdict,
+    due_entry_address,
+    entry_address,
+    entry_put,
+    event_to_route,
+    events_age_s,
+    take,
+)
 from streams.timed.tenant_shares import TenantShares
 
 LANE = "_timed"
@@ -42,7 +50,7 @@ class TimedEvents:
         self._names = names
         self._partition = partition
         self._on_broken = on_broken
-        self._taking: set[asyncio.Task[Taking]] = set()
+        self._taking: set[asyncio.Task[DueVerdict]] = set()
         self._age_s: float | None = None
         self._reason_log = GatheredReasonLog(js, log, "later.untaken")
         self._shares = TenantShares(js, names, partition, on_broken)
@@ -70,17 +78,17 @@ class TimedEvents:
         if why := self._shares.refusal_reason(tenant):
             ended(why)
             return
-        place = place_of(event, self._partition, tenant, source)
-        put = entry_put(self._names, place, event)
-        self._js.begin_publish(put, partial(self._stored, place, ended))
+        address = entry_address(event, self._partition, tenant, source)
+        put = entry_put(self._names, address, event)
+        self._js.begin_publish(put, partial(self._stored, address, ended))
 
-    def _stored(self, place: EntryPlace, ended: Callable[[str], None], answer: Answer) -> None:
+    def _stored(self, address: EntryAddress, ended: Callable[[str], None], answer: Answer) -> None:
         match answer:
             case Stored():
-                self._due_publisher.note(place.second)
+                self._due_publisher.note(address.second)
                 ended("")
             case Refused(code=code) if code == WRONG_LAST_SEQUENCE:
-                self._due_publisher.note(place.second)  # It was stored before.
+                self._due_publisher.note(address.second)  # It was stored before.
                 ended("")
             case Refused(code=code) if code == MESSAGE_TOO_LARGE:
                 ended(TOO_LARGE)
@@ -91,7 +99,7 @@ class TimedEvents:
             case _:
                 assert_never(answer)
 
-    def begin_take(self, tenant: str, event: Event, done: Callable[[Taking], None]) -> None:
+    def begin_take(self, tenant: str, event: Event, done: Callable[[DueVerdict], None]) -> None:
         """Find out whether a due event is to be routed; calls `done` once, unless this stops before."""
         taking = asyncio.ensure_future(self.take(tenant, event))
         self._taking.add(taking)
@@ -101,21 +109,21 @@ class TimedEvents:
             lambda task: None if task.cancelled() or task.exception() else done(task.result())
         )
 
-    async def judged(self, tenant: str, event: Event) -> Event | None:
+    async def event_to_bury(self, tenant: str, event: Event) -> Event | None:
         """The event as it is to be buried: a due one is taken before. None if it is dropped."""
-        return judged(event, await self.take(tenant, event)) if event.due else event
+        return event_to_route(event, await self.take(tenant, event)) if event.due else event
 
-    async def take(self, tenant: str, event: Event) -> Taking:
+    async def take(self, tenant: str, event: Event) -> DueVerdict:
         """Find out whether a due event is to be routed, however long NATS does not answer."""
-        place, pauses = place_of_due(event, self._partition, tenant), Pauses(self._js)
+        address, pauses = due_entry_address(event, self._partition, tenant), Pauses(self._js)
         while True:
             try:
                 if self._age_s is None:
                     self._age_s = await events_age_s(self._js, self._names)
-                taking = await take(self._js, self._names, place, event, self._age_s)
+                verdict = await take(self._js, self._names, address, event, self._age_s)
             except (Unavailable, ApiError) as error:
                 self._reason_log.log_once(str(error), tenant=tenant)
                 await pauses.wait()
             else:
                 self._reason_log.clear()
-                return taking
+                return verdict

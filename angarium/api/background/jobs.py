@@ -19,7 +19,7 @@ from angarium.operations.jobs.run import run_job
 from angarium.rate_limited_log import RateLimitedLog
 from streams.clock import SystemTime
 from streams.lost_tails.marks import Mark
-from streams.lost_tails.places import BucketPlace
+from streams.lost_tails.read_positions import BucketPosition
 from streams.resending import plan_lock
 from streams.resending.plan_lock import LEASES_WAITED, LockHeld
 from streams.resending.replay import HALTED
@@ -55,9 +55,9 @@ class Jobs:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._places: dict[JobKind, BucketPlace] = {
-            "replay": BucketPlace(access.js, access.names.actors),
-            "redrive": BucketPlace(access.js, access.names.actors),
+        self._places: dict[JobKind, BucketPosition] = {
+            "replay": BucketPosition(access.js, access.names.actors),
+            "redrive": BucketPosition(access.js, access.names.actors),
         }
         self._known: dict[JobKey, _KnownJob] = {}
         self._ended: dict[JobKey, StoredPlan] = {}

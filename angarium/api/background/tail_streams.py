@@ -19,7 +19,7 @@ from msgspec import Struct
 from actors.errors import AngariumError
 from actors.ids import tenant_of
 from angarium.access import Access
-from angarium.api.background.paced_work import PacedWork
+from angarium.api.background.spaced_work import SpacedWork
 from angarium.api.problems import ProblemRaised, unavailable
 from angarium.operations.live.journal_pages import (
     AttemptPosition,
@@ -30,7 +30,7 @@ from angarium.operations.live.journal_pages import (
 )
 from angarium.operations.live.tail import TailFilter, attempts
 from streams.buckets.api_tokens import Token
-from streams.lost_tails.places import StreamPlace
+from streams.lost_tails.read_positions import ReadPosition
 from streams.nats.answers import StoredMessage
 
 HEARTBEAT_EVERY_S = 15.0
@@ -127,7 +127,7 @@ class Tails:
         self._streams_by_tenant = Counter[str]()
         self._pages: JournalPages | None = None
         self._starting = asyncio.Lock()
-        self._catch_ups = PacedWork(CATCH_UP_PAUSE_S)
+        self._catch_ups = SpacedWork(CATCH_UP_PAUSE_S)
         self._tasks: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
@@ -274,7 +274,7 @@ class Tails:
                     await stream.has_room()
                     stream.give(_event("attempt", attempt, position))
 
-    def _joins(self, stream: TailStream, place: StreamPlace) -> bool:
+    def _joins(self, stream: TailStream, place: ReadPosition) -> bool:
         """Let the stream join the live streams, if it has read as far as they have."""
         if self._pages is None:
             return True  # It has ended.

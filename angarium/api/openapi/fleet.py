@@ -8,7 +8,7 @@ from msgspec import Struct
 from angarium.api.openapi.shared_texts import problems, result
 from angarium.operations.installation.doctor.findings import ReceiverCondition
 from angarium.operations.installation.doctor.raised_alerts import RaisedAlert
-from angarium.operations.installation.fleet import SeenNodes, SeenShard
+from angarium.operations.installation.fleet import FleetStatus, ShardStatus
 
 
 class FoundProblem(Struct, frozen=True, kw_only=True):
@@ -44,14 +44,14 @@ class AlertsAndFindings(Struct, frozen=True, kw_only=True):
 class Shards(Struct, frozen=True):
     """All shards, in order."""
 
-    shards: list[SeenShard]
+    shards: list[ShardStatus]
 
 
 LIST_NODES: dict[str, Any] = {
     "summary": "List the live nodes",
     "tags": ["fleet"],
     "responses": {
-        200: result(SeenNodes, "The nodes whose heartbeat has not expired", {
+        200: result(FleetStatus, "The nodes whose heartbeat has not expired", {
             "nodes": [{
                 "node": "n1", "version": "1.0.0", "started_at": "2026-11-22T20:00:00Z", "ttl_s": 5.0,
                 "shards_owned": 32, "shards_wanted": 32, "draining": False,

@@ -14,11 +14,11 @@ from angarium.api.openapi.fleet import (
 )
 from angarium.api.problems import result_of
 from angarium.operations.installation import fleet
-from angarium.operations.installation.fleet import SeenNodes
+from angarium.operations.installation.fleet import FleetStatus
 
 
 @get("/v1/nodes", opt=needs("operate"), **LIST_NODES)
-async def list_nodes(access: InjectedAccess) -> SeenNodes:
+async def list_nodes(access: InjectedAccess) -> FleetStatus:
     """List the live nodes."""
     return result_of(await fleet.nodes(access))
 

@@ -14,7 +14,7 @@ from angarium.terminal.progress import progress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from angarium.operations.installation.fleet import SeenNode, SeenNodes, SeenShard
+    from angarium.operations.installation.fleet import FleetStatus, NodeStatus, ShardStatus
 
 NODE_HEADINGS = ("node", "version", "since", "shards", "should own", "draining")
 SHARD_HEADINGS = ("shard", "node", "since", "waiting", "oldest", "refused")
@@ -62,7 +62,7 @@ def fleet(context: click.Context, /, by_shard: bool, as_json: bool, **given: Any
         output.note(f"note: {output.visible(problem)}")
 
 
-def node_rows(nodes: "Sequence[SeenNode]") -> list[tuple[object, ...]]:
+def node_rows(nodes: "Sequence[NodeStatus]") -> list[tuple[object, ...]]:
     """The rows of the table of nodes."""
     return [
         (
@@ -78,7 +78,7 @@ def outage_text(node: str) -> str:
     return f"{output.visible(node)} can connect to no host, and makes only probes: check its network and DNS"
 
 
-def unowned_text(seen: "SeenNodes") -> str:
+def unowned_text(seen: "FleetStatus") -> str:
     """The sentence that no live node owns some shards, with the remedy."""
     shards = count_text(seen.shards_unowned, "shard")
     have = "has" if seen.shards_unowned == 1 else "have"
@@ -87,7 +87,7 @@ def unowned_text(seen: "SeenNodes") -> str:
     return f"{shards} {have} {none}: {remedy}"
 
 
-def shard_rows(shards: "Sequence[SeenShard]") -> list[tuple[object, ...]]:
+def shard_rows(shards: "Sequence[ShardStatus]") -> list[tuple[object, ...]]:
     """The rows of the table of shards; a dead owner is marked."""
     return [
         (

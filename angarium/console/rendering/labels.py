@@ -2,7 +2,7 @@
 
 from actors.machine.scheduling.phases import Phase
 from angarium import quantities
-from angarium.operations.receiver_list.pace import Bottleneck
+from angarium.operations.receiver_list.throughput import Bottleneck
 
 PHASE_WORDS: dict[Phase, str] = {
     "idle": "idle",

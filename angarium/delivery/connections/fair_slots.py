@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from typing import Self
 
 from angarium.delivery.connections.connection_turns import ConnectionSlots, SlotLimit, Waiter
-from angarium.delivery.connections.paced_expiry import PacedExpiry
+from angarium.delivery.connections.expiry_per_turn import ExpiryPerTurn
 
 
 class FairSlots:
@@ -15,7 +15,7 @@ class FairSlots:
         self._slots: ConnectionSlots[None] = ConnectionSlots(SlotLimit(capacity))
         self._share_max = share_max
         self._shares: dict[Hashable, SlotLimit[None]] = {}
-        self.expiry = PacedExpiry()
+        self.expiry = ExpiryPerTurn()
 
     @property
     def is_unused(self) -> bool:

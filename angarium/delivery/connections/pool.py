@@ -23,8 +23,8 @@ from msgspec import Struct
 
 from angarium.delivery.connections.connect import NoAnswer
 from angarium.delivery.connections.connection_turns import ConnectionSlots, SlotLimit, Waiter
-from angarium.delivery.connections.paced_expiry import PacedExpiry
-from angarium.delivery.connections.paced_starts import PacedStarts
+from angarium.delivery.connections.expiry_per_turn import ExpiryPerTurn
+from angarium.delivery.connections.starts_per_turn import StartsPerTurn
 from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
 from angarium.delivery.http_exchange.transport import FailureKind
 
@@ -134,10 +134,10 @@ class Pool:
         self._closing: set[Http1Connection] = set()
         self._whole = _ConnectionLimit(limits.connections_max)
         self._slots = ConnectionSlots(self._whole)
-        self._opening = PacedStarts()
+        self._opening = StartsPerTurn()
         self._idle, self._queue = self._whole.idle, self._whole.queue
         self._due: list[Http1Connection] = []
-        self._expiry = PacedExpiry()
+        self._expiry = ExpiryPerTurn()
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
 

@@ -11,7 +11,7 @@ from angarium.ledger.postgres.session import Session
 from angarium.ledger.postgres.share_plan import exchange
 from angarium.ledger.postgres.tables import SHARE_COUNT
 from streams.lost_tails.marks import Mark
-from streams.lost_tails.places import StreamPlace
+from streams.lost_tails.read_positions import ReadPosition
 
 LEASE_LAPSES_MS = 10_000
 APPLICATION = "angarium ledger"
@@ -78,7 +78,7 @@ class Leases:
             await session.rows(ENDED_CONNECTIONS, application(each))
         shares = {
             share: HeldShare(
-                StreamPlace(created=created, mark=Mark(position=position, stored_at=stored_at)), epoch
+                ReadPosition(created=created, mark=Mark(position=position, stored_at=stored_at)), epoch
             )
             for share, created, position, stored_at, epoch, _ in rows
         }

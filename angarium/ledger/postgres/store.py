@@ -42,7 +42,7 @@ from angarium.ledger.postgres.tables import (
 )
 from angarium.ledger.store import Block, LeaseLost, LedgerAway, LedgerError
 from streams.lost_tails.marks import Mark
-from streams.lost_tails.places import BEGINNING, StreamPlace
+from streams.lost_tails.read_positions import BEGINNING, ReadPosition
 
 WRITER_SETTINGS = {"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan", **BOUNDED}
 
@@ -114,12 +114,12 @@ class PostgresStore:
         if rows:
             self._block, self._block_facts = block, rows[0][0]
 
-    async def read_place(self, stream: str) -> StreamPlace:
+    async def read_position(self, stream: str) -> ReadPosition:
         rows = await self._session.rows(statements.PLACE, stream)
         if not rows:
             return BEGINNING
         created, position, stored_at = rows[0]
-        return StreamPlace(created=created, mark=Mark(position=position, stored_at=stored_at))
+        return ReadPosition(created=created, mark=Mark(position=position, stored_at=stored_at))
 
     async def block_for(self, at: int) -> int:
         period = at // self._period_ms
@@ -196,7 +196,7 @@ class PostgresStore:
             await self._session.each(statements.BASED, rows)
 
     async def store_configurations(
-        self, stream: str, before: StreamPlace, after: StreamPlace, rows: Sequence[ConfigurationRow]
+        self, stream: str, before: ReadPosition, after: ReadPosition, rows: Sequence[ConfigurationRow]
     ) -> None:
         known = await self.receivers({each.receiver: -1 for each in rows})
         async with self._session.transaction():
@@ -221,7 +221,7 @@ class PostgresStore:
         return int(rows[0][0])
 
     async def erase(
-        self, stream: str, before: StreamPlace, after: StreamPlace, erased: Sequence[tuple[str, str]]
+        self, stream: str, before: ReadPosition, after: ReadPosition, erased: Sequence[tuple[str, str]]
     ) -> str:
         periods_of_it = set[int]()
         async with self._session.transaction():
@@ -240,7 +240,11 @@ class PostgresStore:
         return ""
 
     async def _move(
-        self, stream: str, shares: Mapping[int, HeldShare], after: Mapping[int, StreamPlace], seen_at: int = 0
+        self,
+        stream: str,
+        shares: Mapping[int, HeldShare],
+        after: Mapping[int, ReadPosition],
+        seen_at: int = 0,
     ) -> None:
         """Move the places of shares. Raises LeaseLost if one of them is not what this process knows."""
         rows = [

@@ -29,7 +29,7 @@ from angarium.ledger.sqlite.overwrite_answers import erase_answers, overwrite
 from angarium.ledger.sqlite.tables import TABLES, UPGRADES, VERSION
 from angarium.ledger.store import Block, LeaseLost, LedgerError
 from streams.lost_tails.marks import Mark
-from streams.lost_tails.places import BEGINNING, StreamPlace
+from streams.lost_tails.read_positions import BEGINNING, ReadPosition
 
 BUSY_TIMEOUT_MS = 30_000
 CACHE_KIB = 64 << 10
@@ -151,12 +151,12 @@ class SqliteStore:
 
     # ---- what the writer asks
 
-    async def read_place(self, stream: str) -> StreamPlace:
+    async def read_position(self, stream: str) -> ReadPosition:
         rows = await self._rows("SELECT created, position, stored_at FROM positions WHERE stream = ?", stream)
         if not rows:
             return BEGINNING
         created, position, stored_at = rows[0]
-        return StreamPlace(created=created, mark=Mark(position=position, stored_at=stored_at))
+        return ReadPosition(created=created, mark=Mark(position=position, stored_at=stored_at))
 
     @property
     def shown(self) -> str:
@@ -167,7 +167,7 @@ class SqliteStore:
         return 1
 
     async def renew_shares(self, stream: str) -> dict[int, HeldShare]:
-        return {0: HeldShare(await self.read_place(stream))}
+        return {0: HeldShare(await self.read_position(stream))}
 
     async def block_for(self, at: int) -> int:
         return self._block + self._is_full
@@ -250,7 +250,7 @@ class SqliteStore:
             )
 
     async def store_configurations(
-        self, stream: str, before: StreamPlace, after: StreamPlace, rows: Sequence[ConfigurationRow]
+        self, stream: str, before: ReadPosition, after: ReadPosition, rows: Sequence[ConfigurationRow]
     ) -> None:
         known = await self.receivers({each.receiver: -1 for each in rows})
         fresh = [each for each in known.values() if each.fresh]
@@ -266,10 +266,10 @@ class SqliteStore:
             await self._move(stream, before, after)
 
     async def read_to(self, stream: str) -> int:
-        return (await self.read_place(stream)).position
+        return (await self.read_position(stream)).position
 
     async def erase(
-        self, stream: str, before: StreamPlace, after: StreamPlace, erased: Sequence[tuple[str, str]]
+        self, stream: str, before: ReadPosition, after: ReadPosition, erased: Sequence[tuple[str, str]]
     ) -> str:
         known = False
         async with self._transaction():
@@ -283,7 +283,7 @@ class SqliteStore:
         await self.store_configurations(stream, before, after, ())
         return ""
 
-    async def _move(self, stream: str, before: StreamPlace, after: StreamPlace, seen_at: int = 0) -> None:
+    async def _move(self, stream: str, before: ReadPosition, after: ReadPosition, seen_at: int = 0) -> None:
         stored = await self._db.execute(
             _PLACE,
             (

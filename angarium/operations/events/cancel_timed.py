@@ -9,7 +9,7 @@ from angarium.access import Access
 from angarium.operations.events.list_timed import TimedEvent, timed_event
 from angarium.operations.failures import OperationError, operation
 from streams.nats.retry import retry_for_command
-from streams.timed.entries import Cancelled, Cancelling, Entry, Taken, cancel, events_age_s
+from streams.timed.entries import CancelledStub, CancelResult, Entry, TakenStub, cancel, events_age_s
 from streams.timed.listing import next_trace
 
 CANCELLED_MAX = 1_000
@@ -60,13 +60,13 @@ async def _cancel_each(access: Access, tenant: str, event: str) -> CancelledEven
                     text = f"{len(done)} events {event} of {tenant} were cancelled, and more wait"
                     raise OperationError("refused", text, remedy="; cancel it once more")
                 seen.add(trace.subject)
-                if await retry_for_command(cancel, js, names, entry, access.by, age_s) is Cancelling.DONE:
+                if await retry_for_command(cancel, js, names, entry, access.by, age_s) is CancelResult.DONE:
                     done.append(timed_event(entry))
                 else:
                     too_late += 1
-            case Cancelled():
+            case CancelledStub():
                 before += 1
-            case Taken():
+            case TakenStub():
                 too_late += 1
             case _:
                 assert_never(trace.what)

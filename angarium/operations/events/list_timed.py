@@ -80,8 +80,8 @@ async def _page(
 def timed_event(entry: Entry) -> TimedEvent:
     """The waiting event as it is shown."""
     return TimedEvent(
-        id=entry.id, tenant=entry.place.tenant, type=entry.type, deliver_at=entry.deliver_at,
-        due_at=instant_text(entry.place.second),
+        id=entry.id, tenant=entry.address.tenant, type=entry.type, deliver_at=entry.deliver_at,
+        due_at=instant_text(entry.address.second),
         published_at=instant_text(entry.published_at), receiver=entry.only_for or None,
         bytes=len(entry.message.data),
     )  # fmt: skip

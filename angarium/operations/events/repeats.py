@@ -12,7 +12,7 @@ from streams.nats.answers import StoredMessage
 from streams.nats.errors import ApiError
 from streams.nats.wire_names import DELIVER_AT
 from streams.routing.fanout import event_of_message
-from streams.timed.entries import Cancelled, due_second, entry_in, id_hash
+from streams.timed.entries import CancelledStub, due_second, entry_in, id_hash
 from streams.timed.timing import parsed_time
 
 OTHER_ID = "use another id, or wait two minutes"
@@ -56,11 +56,11 @@ async def _was_cancelled(access: Access, stored: StoredMessage, tenant: str, sec
     pattern = names.timed_subjects.due_in(
         None, second, 1, tenant, id_hash(event_of_message(names, stored).id)
     )
-    places = map(names.timed_subjects.place_or_none, await js.subjects(names.later, pattern))
+    addresses = map(names.timed_subjects.address_or_none, await js.subjects(names.later, pattern))
     # A source is the position, or above it once the events have lost their end and were repaired.
-    own = [each for each in places if each and each.source >= stored.position]
+    own = [each for each in addresses if each and each.source >= stored.position]
     if not own:
         return False
     subject = names.timed_subjects.entry(min(own, key=lambda each: each.source))
     entry = await js.last_message(names.later, subject)
-    return entry is not None and isinstance(entry_in(names, entry), Cancelled)
+    return entry is not None and isinstance(entry_in(names, entry), CancelledStub)

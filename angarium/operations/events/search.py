@@ -27,7 +27,7 @@ from angarium.operations.events.timed_traces import DueEvent, timed_traces
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health
-from angarium.operations.receiver_list.pace import UNMEASURED
+from angarium.operations.receiver_list.throughput import UNMEASURED
 from angarium.operations.routing_delays import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, LetterFilter

@@ -8,7 +8,7 @@ from msgspec import Struct
 from actors.times_as_text import instant_text
 from angarium.access import Access
 from streams.nats.wire_names import DUE
-from streams.timed.entries import Cancelled, Entry, Taken
+from streams.timed.entries import CancelledStub, Entry, TakenStub
 from streams.timed.listing import Trace, traces_of_event
 
 TRACES_MAX = 10_000
@@ -44,9 +44,9 @@ async def timed_traces(access: Access, event: str, among: str, notes: list[str])
         match trace.what:
             case Entry(deliver_at=at):
                 waits = waits or f"it waits for its time, {at}"
-            case Cancelled():
+            case CancelledStub():
                 was_cancelled = True  # Another event of this id may wait nevertheless.
-            case Taken(position):
+            case TakenStub(position):
                 taken.append((trace, position))
             case _:
                 assert_never(trace.what)
@@ -60,11 +60,11 @@ async def timed_traces(access: Access, event: str, among: str, notes: list[str])
 async def _due_event(access: Access, trace: Trace, position: int) -> DueEvent:
     """The due event at a position that took the entry; if it is gone, the stub says when it was taken."""
     js, names = access.js, access.names
-    place, accepted_at = names.timed_subjects.place(trace.subject), trace.stored_at
+    address, accepted_at = names.timed_subjects.address(trace.subject), trace.stored_at
     message = await js.message(names.events, position)
-    if message is not None and message.headers.get(DUE) == f"{place.second}.{place.source}":
+    if message is not None and message.headers.get(DUE) == f"{address.second}.{address.source}":
         accepted_at = message.stored_at
     return DueEvent(
-        tenant=place.tenant, due_at=instant_text(place.second), accepted_at=instant_text(accepted_at),
-        late_s=round(max(0.0, accepted_at - place.second), 3),
+        tenant=address.tenant, due_at=instant_text(address.second), accepted_at=instant_text(accepted_at),
+        late_s=round(max(0.0, accepted_at - address.second), 3),
     )  # fmt: skip

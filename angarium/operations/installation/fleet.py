@@ -25,7 +25,7 @@ from streams.observation.installation_status import (
 from streams.observation.receiver_snapshots import shard_count
 
 
-class SeenNode(Struct, frozen=True, kw_only=True):
+class NodeStatus(Struct, frozen=True, kw_only=True):
     """A live node; `ttl_s` is how long its heartbeat is valid.
 
     `shards_wanted` is how many shards it should own among the live nodes; a node that is `draining` hands its
@@ -42,19 +42,19 @@ class SeenNode(Struct, frozen=True, kw_only=True):
     outage: bool
 
 
-class SeenNodes(Struct, frozen=True, kw_only=True):
+class FleetStatus(Struct, frozen=True, kw_only=True):
     """The live nodes, and a sentence for each node whose heartbeat is old or cannot be read.
 
     `shards_unowned`: how many shards no live node owns; `unowned_since`: since when, as far as that is known.
     """
 
-    nodes: list[SeenNode]
+    nodes: list[NodeStatus]
     problems: list[str]
     shards_unowned: int
     unowned_since: datetime | None
 
 
-class SeenShard(Struct, frozen=True, kw_only=True):
+class ShardStatus(Struct, frozen=True, kw_only=True):
     """A shard and its recorded owner, which may be dead; `refused` says why no live node owns it.
 
     `waiting`: how many stored events its owner has neither settled, nor left in the stream for a receiver
@@ -72,7 +72,7 @@ class SeenShard(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def nodes(access: Access) -> SeenNodes:
+async def nodes(access: Access) -> FleetStatus:
     """The live nodes, by name."""
     count = await shard_count(access.js, access.names)
     members, problems = await live_members(access.js, access.names)
@@ -81,7 +81,7 @@ async def nodes(access: Access) -> SeenNodes:
     unowned = unowned_among(found, members)
     wanted = Counter(wanted_owners(count, live_nodes(members)) if members else ())
     shown = [
-        SeenNode(
+        NodeStatus(
             node=each.node, version=each.version, started_at=_instant(each.started_at), ttl_s=each.ttl_s,
             shards_owned=owned[each.node], shards_wanted=wanted[each.node], draining=each.draining,
             outage=each.outage,
@@ -89,7 +89,7 @@ async def nodes(access: Access) -> SeenNodes:
         for each in members
     ]  # fmt: skip
     since = await unowned_since(access.js, access.names, unowned)
-    return SeenNodes(
+    return FleetStatus(
         nodes=shown,
         problems=problems,
         shards_unowned=len(unowned),
@@ -98,20 +98,20 @@ async def nodes(access: Access) -> SeenNodes:
 
 
 @operation
-async def shards(access: Access) -> list[SeenShard]:
+async def shards(access: Access) -> list[ShardStatus]:
     """All shards, in order, with the refusals that are recorded for all nodes."""
     return await _shards(access, {})
 
 
 @operation
-async def shards_and_refusals(access: Access) -> list[SeenShard]:
+async def shards_and_refusals(access: Access) -> list[ShardStatus]:
     """All shards, in order; each live node is asked which it refuses."""
     members, _ = await live_members(access.js, access.names)
     found = await gather_bounded(members, lambda each: refused_shards(access.js, access.names, each.node))
     return await _shards(access, {shard: why for each in found for shard, why in each.items()})
 
 
-async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]:
+async def _shards(access: Access, refused: Mapping[int, str]) -> list[ShardStatus]:
     js, names = access.js, access.names
     count = await shard_count(js, names)
     members, _ = await live_members(js, names)
@@ -126,7 +126,7 @@ async def _shards(access: Access, refused: Mapping[int, str]) -> list[SeenShard]
 
     behind = await gather_bounded(range(count), waiting)
     return [
-        SeenShard(
+        ShardStatus(
             shard=shard, node=owner.node if owner else None,
             claimed_at=_instant(owner.at) if owner else None,
             alive=is_alive(owner, members), refused=whys.get(shard),

@@ -14,7 +14,7 @@ from actors.errors import BadInput
 from streams.installation.topology import Names
 from streams.journal_feed.journal_reader import READ_BYTES_MAX, Gap, JournalReader
 from streams.lost_tails.marks import Mark
-from streams.lost_tails.places import BEGINNING, StreamPlace
+from streams.lost_tails.read_positions import BEGINNING, ReadPosition
 from streams.nats.answers import StoredMessage
 from streams.nats.errors import StreamRecreated
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
@@ -84,7 +84,7 @@ class JournalPages:
                 lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since)
             )
             position = info.last if first is None else first.position - 1
-        self.place = StreamPlace(created=info.created, mark=Mark(position=position))
+        self.place = ReadPosition(created=info.created, mark=Mark(position=position))
         return missed
 
     async def follow(self, *, ends: bool = False) -> AsyncGenerator[list[StoredMessage] | Missed, None]:
@@ -118,21 +118,21 @@ class JournalPages:
         finally:
             reader.stop()
 
-    async def _place_after(self, lost: StreamPlace) -> StreamPlace:
+    async def _place_after(self, lost: ReadPosition) -> ReadPosition:
         """The place at which to continue after a lost tail: the first message stored since the last one read.
 
         If the journal was created again, it is followed from its beginning.
         """
         info = await stream_info(self._js, self._stream)
         if info.created != lost.created:
-            return StreamPlace(created=info.created)
+            return ReadPosition(created=info.created)
         position = info.last
         if since := lost.mark.stored_at:
             first = await retry_until_answered(
                 lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since)
             )
             position = info.last if first is None else first.position - 1
-        return StreamPlace(created=info.created, mark=Mark(position=position))
+        return ReadPosition(created=info.created, mark=Mark(position=position))
 
     @property
     def next_attempt(self) -> AttemptPosition:
@@ -141,4 +141,4 @@ class JournalPages:
 
     def _pass(self, position: int, stored_at: float) -> None:
         mark = Mark(position=position, stored_at=stored_at)
-        self.place = StreamPlace(created=self.place.created, mark=mark)
+        self.place = ReadPosition(created=self.place.created, mark=mark)

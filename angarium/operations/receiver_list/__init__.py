@@ -1,4 +1,4 @@
-"""The list of receivers, with the health of each: phase, backlog, pace, and what limits it.
+"""The list of receivers, with the health of each: phase, backlog, throughput, and what limits it.
 
-Read `health` first, then `listing` and `pace`.
+Read `health` first, then `listing` and `throughput`.
 """

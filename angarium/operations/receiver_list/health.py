@@ -1,9 +1,9 @@
-"""The health of a receiver: phase, backlog, pace, and what limits it."""
+"""The health of a receiver: phase, backlog, throughput, and what limits it."""
 
 from msgspec import Struct
 
 from actors.machine.scheduling.phases import Phase
-from angarium.operations.receiver_list.pace import Bottleneck
+from angarium.operations.receiver_list.throughput import Bottleneck
 
 
 class ReceiverHealth(Struct, frozen=True, kw_only=True):
@@ -11,7 +11,7 @@ class ReceiverHealth(Struct, frozen=True, kw_only=True):
 
     `empty_in_s`: seconds until nothing waits, if all continues as it is; null: never, or not known yet.
     `limited_by`: what keeps its backlog from going, null if nothing is held up; `unknown` for a backlog that
-    is younger than the 15 s that are measured. The last four members are those of `BacklogPace`.
+    is younger than the 15 s that are measured. The last four members are those of `BacklogThroughput`.
     """
 
     phase: Phase | None

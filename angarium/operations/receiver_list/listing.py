@@ -27,7 +27,7 @@ from angarium.access import Access
 from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receiver_list.health import ReceiverHealth
-from angarium.operations.receiver_list.pace import BacklogPace, Counts, RecentCounts, pace
+from angarium.operations.receiver_list.throughput import BacklogThroughput, Counts, RecentCounts, throughput
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.partitions import shard_of_receiver
 from streams.installation.topology import Names
@@ -89,7 +89,7 @@ class ReceiverFindings(Struct):
     policy: Policy | None = None
     arrived: int | None = None
     is_unknown: bool = False
-    pace: BacklogPace | None = None
+    throughput: BacklogThroughput | None = None
 
 
 class Overview(Struct, frozen=True):
@@ -256,7 +256,7 @@ async def _measure(rows: list[ReceiverFindings], recently: RecentCounts, now: fl
     async for row in _in_turns(rows):
         if row.waiting is not None and row.phase is not None:
             oldest_at = row.waiting.oldest_at
-            row.pace = pace(
+            row.throughput = throughput(
                 recently.counts.get(row.name, Counts()), recently.span_s, arrived=row.arrived,
                 waiting=row.waiting.count, oldest_s=0.0 if oldest_at is None else now - oldest_at,
                 phase=row.phase, policy=row.policy,
@@ -326,10 +326,10 @@ def listed(row: ReceiverFindings) -> ListedReceiver:
         oldest_at=instant_text_or_none(waits.oldest_at) if waits else None,
         failing_since=instant_text_or_none(state.failing_since) if state else None,
         disabled=(state.disabled or None) if state else None,
-        in_per_s=row.pace.in_per_s if row.pace else None,
-        out_per_s=row.pace.out_per_s if row.pace else None,
-        empty_in_s=row.pace.empty_in_s if row.pace else None,
-        limited_by=row.pace.limited_by if row.pace else None,
+        in_per_s=row.throughput.in_per_s if row.throughput else None,
+        out_per_s=row.throughput.out_per_s if row.throughput else None,
+        empty_in_s=row.throughput.empty_in_s if row.throughput else None,
+        limited_by=row.throughput.limited_by if row.throughput else None,
     )
 
 

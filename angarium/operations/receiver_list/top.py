@@ -8,7 +8,7 @@ from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.operations.failures import NotDone
 from angarium.operations.receiver_list.listing import ListedReceiver, overview
-from angarium.operations.receiver_list.pace import RecentCounts
+from angarium.operations.receiver_list.throughput import RecentCounts
 from angarium.operations.routing_delays import unrouted_notes
 from streams.journal_feed.recent import RecentFlushes
 

@@ -22,7 +22,7 @@ from streams.erasing.erasures import Erasures, finished
 from streams.installation.topology import Names
 from streams.journal_feed.bucket_reader import BucketReader
 from streams.lost_tails.marks import Mark
-from streams.lost_tails.places import BEGINNING, BucketPlace
+from streams.lost_tails.read_positions import BEGINNING, BucketPosition
 from streams.nats.answers import Page, Stored, StreamInfo
 from streams.resending import plan_lock
 from tests.contract.operations.jobs.jobs import events, replay_job, shown
@@ -192,7 +192,7 @@ async def test_a_leader_that_may_be_deposed_does_not_send_it_back(
     assert isinstance(answer, Stored)
     message = await nats.js.message(names.tokens, answer.position)
     assert message is not None
-    place = BucketPlace(nats.js, names.tokens)
+    place = BucketPosition(nats.js, names.tokens)
     assert await place.compare()
     place.move(Mark(position=message.position, stored_at=message.stored_at))
     nats.reconnect()

@@ -11,7 +11,7 @@ from streams.journal.envelope import decode_flush
 from streams.journal_feed import redacted_flushes
 from streams.journal_feed.journal_reader import Gap, JournalReader
 from streams.journal_feed.redacted_flushes import drop_redacted, store_redacted
-from streams.lost_tails.places import BEGINNING
+from streams.lost_tails.read_positions import BEGINNING
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from tests.contract.journal.recording import recreate

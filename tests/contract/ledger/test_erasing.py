@@ -292,13 +292,13 @@ async def test_an_erasure_waits_for_the_end_of_a_drop_that_a_death_interrupted(
         await ledger.lapse()
         async with ledger.store() as store:
             await writer(js, names, store, keep_s=600).catch_up()
-            done = (await store.read_place(ERASURES)).position > 0
+            done = (await store.read_position(ERASURES)).position > 0
             assert not (done and await holds(ledger, mark))
             waited += not done
             if not done:
                 await drop_oldest(writer(js, names, store, keep_s=600))
                 await writer(js, names, store, keep_s=600).catch_up()
-                assert (await store.read_place(ERASURES)).position > 0
+                assert (await store.read_position(ERASURES)).position > 0
                 assert not await holds(ledger, mark)
     assert 0 < waited < deaths
 
@@ -336,12 +336,12 @@ async def test_an_erasure_waits_for_a_drop_that_waits_for_a_reader(
         for _ in range(20):
             await following.step(feed, bucket)
             assert following.is_dropping
-        assert (await store.read_place(ERASURES)).position == 0
+        assert (await store.read_position(ERASURES)).position == 0
         await reader.execute("COMMIT")
 
         async def is_erased() -> bool:
             await following.step(feed, bucket)
-            return (await store.read_place(ERASURES)).position > 0
+            return (await store.read_position(ERASURES)).position > 0
 
         await until_true(is_erased)
         assert during == [False]
@@ -387,11 +387,11 @@ async def test_an_answer_that_a_reader_keeps_in_a_file_is_erased_when_it_has_gon
         await erase(js, names, "e1")
         async with ledger.store() as store:
             await writer(js, names, store).catch_up()
-            assert (await store.read_place(ERASURES)).position == 0
+            assert (await store.read_position(ERASURES)).position == 0
             reader.execute("COMMIT")
             assert await holds(ledger, mark)
             await writer(js, names, store).catch_up()
-            assert (await store.read_place(ERASURES)).position > 0
+            assert (await store.read_position(ERASURES)).position > 0
             assert not await holds(ledger, mark)
 
 
@@ -431,10 +431,10 @@ async def test_an_answer_that_an_old_snapshot_keeps_is_erased_when_it_has_gone(
             await old.rows("SELECT count(*) FROM receivers")
             await erase(js, names, "e1")
             await writer(js, names, store).catch_up()
-            assert (await store.read_place(ERASURES)).position == 0
+            assert (await store.read_position(ERASURES)).position == 0
             await old.execute("COMMIT")
         await writer(js, names, store).catch_up()
-        assert (await store.read_place(ERASURES)).position > 0
+        assert (await store.read_position(ERASURES)).position > 0
     async with opened(Database(ledger.location), "test") as session:
         await session.execute("CHECKPOINT")
     assert not in_files(directory, mark)

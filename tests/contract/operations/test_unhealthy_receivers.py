@@ -17,7 +17,7 @@ from actors.machine.scheduling.phases import Phase
 from actors.machine.state import Alert, Handshake, State
 from angarium.operations.installation.doctor import receivers
 from angarium.operations.installation.doctor.findings import Finding
-from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts
+from angarium.operations.receiver_list.throughput import Bottleneck, Counts, RecentCounts
 from streams.installation.topology import Names
 from streams.journal_feed.recent import RecentFlushes
 from streams.nats.errors import NotPermitted

@@ -2,7 +2,7 @@
 
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
-from streams.timed.entries import Cancelled, Cancelling, Entry, cancel, entry_in, erase, events_age_s
+from streams.timed.entries import CancelledStub, CancelResult, Entry, cancel, entry_in, erase, events_age_s
 from streams.timed.listing import entries_of_event, traces_of_event
 from tests.contract.support.routers import (
     TENANT,
@@ -30,19 +30,19 @@ async def test_a_cancelled_event_is_not_delivered(js: JetStream, names: Names, o
     await settled(js, names, 1)
     entry = await only_entry(js, names)
     age_s = await events_age_s(js, names)
-    assert await cancel(js, names, entry, "ada@desk", age_s) is Cancelling.DONE
-    assert await cancel(js, names, entry, "ada@desk", age_s) is Cancelling.DONE
+    assert await cancel(js, names, entry, "ada@desk", age_s) is CancelResult.DONE
+    assert await cancel(js, names, entry, "ada@desk", age_s) is CancelResult.DONE
     (stub,) = await entries(js, names)
     assert (stub.headers["Angarium-Cancelled"], stub.data) == ("ada@desk", b"")
     assert stub.headers["Nats-TTL"] == STUB_TTL
-    due = {"Angarium-Due": f"{entry.place.second}.{entry.place.source}", "Angarium-Id": "x"}
+    due = {"Angarium-Due": f"{entry.address.second}.{entry.address.source}", "Angarium-Id": "x"}
     await announce(js, names, b"later", headers=due)
     await announce(js, names, b"next")
     await has_stored(js, names, A, [b"next"])
     assert owner.totals.events == 1
     assert [each async for each in entries_of_event(js, names, TENANT, "x")] == []
     traces = [each.what async for each in traces_of_event(js, names, TENANT, "x")]
-    assert traces == [Cancelled("ada@desk")]
+    assert traces == [CancelledStub("ada@desk")]
 
 
 async def test_an_event_that_was_taken_can_no_longer_be_cancelled(
@@ -56,7 +56,7 @@ async def test_an_event_that_was_taken_can_no_longer_be_cancelled(
     entry = await only_entry(js, names)
     await has_stored(js, names, A, [b"due"])
     age_s = await events_age_s(js, names)
-    assert await cancel(js, names, entry, "ada@desk", age_s) is Cancelling.TOO_LATE
+    assert await cancel(js, names, entry, "ada@desk", age_s) is CancelResult.TOO_LATE
 
 
 async def test_an_erased_event_leaves_a_stub_without_its_content(

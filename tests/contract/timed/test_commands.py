@@ -17,7 +17,7 @@ from streams.installation.topology import Names
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
 from streams.timed import listing
-from streams.timed.entries import Cancelling, Entry, cancel
+from streams.timed.entries import CancelResult, Entry, cancel
 from tests.contract.timed.publishing import stored_entry
 
 STUBS = 7
@@ -103,8 +103,8 @@ async def test_a_stub_that_was_stored_while_others_were_cancelled_counts_once(
     for number in (1, 2):
         await stored_entry(access.js, access.names, second, "acme", "same", number)
 
-    async def taken_before(js: JetStream, names: Names, entry: Entry, by: str, age_s: float) -> Cancelling:
-        if entry.place.source == 1:
+    async def taken_before(js: JetStream, names: Names, entry: Entry, by: str, age_s: float) -> CancelResult:
+        if entry.address.source == 1:
             taken = {"Angarium-Taken": "9"}
             assert isinstance(await js.publish(entry.message.subject, b"", taken), Stored)
         return await cancel(js, names, entry, by, age_s)

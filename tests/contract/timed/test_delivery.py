@@ -8,7 +8,7 @@ import pytest
 
 from actors.ids import stable_hash
 from actors.times_as_text import instant_text
-from streams.installation.timed_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryAddress
 from streams.installation.topology import Names
 from streams.journal.routing_progress import NOTHING_ROUTED
 from streams.nats.answers import Stored
@@ -66,7 +66,7 @@ async def test_an_event_that_waits_holds_nothing_up(
     await settled(js, names, 1)
     (entry,) = await entries(js, names)
     assert entry.data == b"later"
-    assert names.timed_subjects.place(entry.subject).partition == PARTITION
+    assert names.timed_subjects.address(entry.subject).partition == PARTITION
     assert owner.totals.events == 0
     assert await stored(js, names, A) == []
 
@@ -113,7 +113,7 @@ async def test_an_entry_whose_acknowledgement_was_lost_is_stored_once(
     await subscribe(js, names, A)
     owner, headers = await open_owner(), at(FAR_S, **{"Angarium-Id": "x"})
     second = due_second(datetime.fromisoformat(headers["Angarium-Deliver-At"]).timestamp())
-    subject = names.timed_subjects.entry(EntryPlace(PARTITION, second, TENANT, stable_hash("x"), 1))
+    subject = names.timed_subjects.entry(EntryAddress(PARTITION, second, TENANT, stable_hash("x"), 1))
     owner.js.faults[subject].append(ack_lost)
     await announce(js, names, b"later", headers=headers)
     await settled(js, names, 1)
@@ -196,8 +196,8 @@ async def test_another_router_publishes_what_became_due_meanwhile(
     await announce(js, names, b"due", headers=at(0.5))
     await settled(js, names, 1)
     await owner.router.stop()
-    place = names.timed_subjects.place((await entries(js, names))[0].subject)
-    await until(lambda: time.time() > place.second)
+    address = names.timed_subjects.address((await entries(js, names))[0].subject)
+    await until(lambda: time.time() > address.second)
     await owner.own_again()
     await has_stored(js, names, A, [b"due"])
 
@@ -230,8 +230,8 @@ async def test_copies_do_not_wait_while_nats_takes_no_entry(
     await subscribe(js, names, f"{NEIGHBOUR}.n")
     owner, headers, is_answered = await open_owner(copy_slots=1), at(FAR_S), asyncio.Event()
     second = due_second(datetime.fromisoformat(headers["Angarium-Deliver-At"]).timestamp())
-    place = EntryPlace(PARTITION, second, TENANT, stable_hash("x"), 1)
-    subject = names.timed_subjects.entry(place)
+    address = EntryAddress(PARTITION, second, TENANT, stable_hash("x"), 1)
+    subject = names.timed_subjects.entry(address)
     owner.js.faults[subject].append(after(is_answered.wait))
     await announce(js, names, b"timed", headers={**headers, "Angarium-Id": "x"})
     await until(lambda: len(owner.js.published[subject]) == 1)
@@ -266,8 +266,8 @@ async def test_a_foreign_message_among_the_entries_is_left_alone(
     await announce(js, names, b"due", headers=at(0.3))
     await settled(js, names, 1)
     (entry,) = await entries(js, names)
-    place = names.timed_subjects.place(entry.subject)
-    second = names.timed_subjects.due_in(place.partition, place.second, 1)
+    address = names.timed_subjects.address(entry.subject)
+    second = names.timed_subjects.due_in(address.partition, address.second, 1)
     foreign = second.replace("*", TENANT, 1).replace("*", "x", 1).replace("*", "y", 1)
     assert isinstance(await js.publish(foreign, b"foreign"), Stored)
     await has_stored(js, names, A, [b"due"])
@@ -301,12 +301,12 @@ async def test_an_entry_that_was_under_way_for_a_week_is_void(
     """The stub of its event may be gone by then; the event was delivered or cancelled."""
     await subscribe(js, names, A)
     second = int(time.time()) - 5
-    place = EntryPlace(PARTITION, second, TENANT, stable_hash("x"), 1)
+    address = EntryAddress(PARTITION, second, TENANT, stable_hash("x"), 1)
     headers = {
         "Angarium-Id": "x", "Angarium-Type": "a", "Angarium-Published": f"{second - 8 * 86_400}.000",
         "Angarium-Deliver-At": instant_text(second),
     }  # fmt: skip
-    assert isinstance(await js.publish(names.timed_subjects.entry(place), b"{}", headers), Stored)
+    assert isinstance(await js.publish(names.timed_subjects.entry(address), b"{}", headers), Stored)
     await announce(js, names, b"{}", headers={"Angarium-Due": f"{second}.1", "Angarium-Id": "x"})
     await open_owner()
     await settled(js, names, 1)

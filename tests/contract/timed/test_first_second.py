@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from streams.installation.timed_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryAddress
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
 from streams.nats.jetstream import JetStream
@@ -17,8 +17,8 @@ WEEK_S = 7 * 86_400.0
 
 
 async def put_an_entry(js: JetStream, names: Names) -> None:
-    place = EntryPlace(PARTITION, int(time.time()), TENANT, "x", 1)
-    assert isinstance(await js.publish(names.timed_subjects.entry(place), b"{}"), Stored)
+    address = EntryAddress(PARTITION, int(time.time()), TENANT, "x", 1)
+    assert isinstance(await js.publish(names.timed_subjects.entry(address), b"{}"), Stored)
 
 
 async def test_an_owner_begins_now_if_nothing_waits(js: JetStream, names: Names) -> None:

@@ -28,8 +28,8 @@ async def announce_forged(
     """Store a timed event, and publish its due event with other headers."""
     await announce(js, names, b"later", headers=at(wait_s, **WAITING))
     await settled(js, names, 1)
-    place = names.timed_subjects.place((await entries(js, names))[0].subject)
-    due = {"Angarium-Due": f"{place.second}.{place.source}", **WAITING, **other}
+    address = names.timed_subjects.address((await entries(js, names))[0].subject)
+    due = {"Angarium-Due": f"{address.second}.{address.source}", **WAITING, **other}
     await announce(js, names, b"later", event_type, headers={name: due[name] for name in due if due[name]})
 
 
@@ -40,8 +40,8 @@ async def test_a_forged_due_event_cannot_change_the_content_of_a_timed_one(
     await open_owner()
     await announce(js, names, b"later", headers=at(SOON_S, **{"Angarium-Id": "x"}))
     await settled(js, names, 1)
-    place = names.timed_subjects.place((await entries(js, names))[0].subject)
-    forged = {"Angarium-Due": f"{place.second}.{place.source}", "Angarium-Id": "x"}
+    address = names.timed_subjects.address((await entries(js, names))[0].subject)
+    forged = {"Angarium-Due": f"{address.second}.{address.source}", "Angarium-Id": "x"}
     await announce(js, names, b"other", headers=forged)
     await announce(js, names, b"next")
     await has_stored(js, names, A, [b"next"])

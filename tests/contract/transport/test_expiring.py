@@ -7,10 +7,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from angarium.delivery.connections.expiry_per_turn import EXPIRED_IN_TURN_MAX
 from angarium.delivery.connections.fair_slots import FairSlots
-from angarium.delivery.connections.paced_expiry import EXPIRED_IN_TURN_MAX
-from angarium.delivery.connections.paced_starts import BEGUN_IN_TURN_MAX
 from angarium.delivery.connections.pool import DEFAULT_LIMITS, Key, Pool
+from angarium.delivery.connections.starts_per_turn import BEGUN_IN_TURN_MAX
 from angarium.delivery.http1_transport import Http1Transport
 from angarium.delivery.http_exchange.http1 import Exchange, Http1Connection
 from angarium.delivery.http_exchange.transport import Failure, FailureKind

@@ -15,7 +15,7 @@ import pytest
 from actors.machine import facts as f
 from angarium.api import api_state, bounded_protocol, server
 from angarium.api.background import tail_streams
-from angarium.api.background.paced_work import PacedWork
+from angarium.api.background.spaced_work import SpacedWork
 from angarium.api.background.tail_streams import Tails, TailStream
 from angarium.operations.live import journal_pages
 from angarium.operations.live.journal_pages import AttemptPosition
@@ -208,13 +208,13 @@ async def test_streams_that_go_on_from_long_ago_take_turns(
     monkeypatch.setattr(tail_streams, "READ_BYTES", 1024)
     monkeypatch.setattr(tail_streams, "CATCH_UP_PAUSE_S", 0.0)
     taken: list[str] = []
-    turn = PacedWork.turn
+    turn = SpacedWork.turn
 
-    def counted(self: PacedWork, client: str) -> AbstractAsyncContextManager[None]:
+    def counted(self: SpacedWork, client: str) -> AbstractAsyncContextManager[None]:
         taken.append(client)
         return turn(self, client)
 
-    monkeypatch.setattr(PacedWork, "turn", counted)
+    monkeypatch.setattr(SpacedWork, "turn", counted)
     begin = await journal.flush(delivered(1))
     for number in range(2, 41):
         await journal.flush(delivered(number))

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.machine.event import Event
-from streams.installation.timed_subjects import EntryPlace
+from streams.installation.timed_subjects import EntryAddress
 from streams.installation.topology import Names
 from streams.nats.answers import Put
 from streams.nats.jetstream import JetStream
 from streams.nats.wire_names import EXPECTED
 from streams.routing.tenants import Tenants
 from streams.timed import due_publisher, entries, timed_events
-from streams.timed.entries import Entry, Taken, Taking, entry_in
+from streams.timed.entries import DueVerdict, Entry, TakenStub, entry_in
 from streams.timed.timed_events import TimedEvents
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.timed import scenarios
@@ -20,24 +20,24 @@ from tests.sim.timed import scenarios
 _entry_put, _take, _first_second = entries.entry_put, entries.take, due_publisher.first_second
 
 
-def _put_over_a_stub(names: Names, place: EntryPlace, event: Event) -> Put:
-    put = _entry_put(names, place, event)
+def _put_over_a_stub(names: Names, address: EntryAddress, event: Event) -> Put:
+    put = _entry_put(names, address, event)
     return Put(
         put.subject, put.data, {name: each for name, each in (put.headers or {}).items() if name != EXPECTED}
     )
 
 
-async def _route_each(*args: Any) -> Taking:
-    return Taking.ROUTED
+async def _route_each(*args: Any) -> DueVerdict:
+    return DueVerdict.ROUTED
 
 
 async def _route_what_has_no_stub(
-    js: JetStream, names: Names, place: EntryPlace, event: Event, age_s: float
-) -> Taking:
-    message = await js.last_message(names.later, names.timed_subjects.entry(place))
-    if message is not None and isinstance(entry_in(names, message), Taken):
-        return Taking.DROPPED
-    return await _take(js, names, place, event, age_s)
+    js: JetStream, names: Names, address: EntryAddress, event: Event, age_s: float
+) -> DueVerdict:
+    message = await js.last_message(names.later, names.timed_subjects.entry(address))
+    if message is not None and isinstance(entry_in(names, message), TakenStub):
+        return DueVerdict.DROPPED
+    return await _take(js, names, address, event, age_s)
 
 
 async def _replace_whatever_is_there(js: JetStream, entry: Entry, stub: dict[str, str], age_s: float) -> bool:

@@ -14,7 +14,7 @@ from angarium.operations.control_requests.held_receivers import HeldReceiver
 from angarium.operations.events.erase import ErasureStatus
 from angarium.operations.jobs.plans import JobDocument
 from angarium.operations.receiver_list.listing import ReceiverFindings, listed
-from angarium.operations.receiver_list.pace import Bottleneck
+from angarium.operations.receiver_list.throughput import Bottleneck
 
 DELIVERY: dict[str, Any] = {
     "receiver": "acme.billing", "sequence": 17, "type": "order.created", "again": False, "state": "open",

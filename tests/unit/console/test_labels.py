@@ -8,7 +8,7 @@ from actors.machine.scheduling.phases import PHASES
 from angarium.console.rendering import labels
 from angarium.console.rendering.minute_chart import CHART_HEIGHT, minute_chart
 from angarium.operations.ledger_queries.minutes import Minute
-from angarium.operations.receiver_list.pace import Bottleneck
+from angarium.operations.receiver_list.throughput import Bottleneck
 
 
 def test_every_phase_and_every_limit_has_words_and_every_phase_a_tone() -> None:

@@ -9,7 +9,7 @@ from actors.times_as_text import exact_instant_text, instant_text
 from angarium.operations.events.message import NewEvent, message_of
 from streams.installation.topology import Names
 from streams.nats.wire_names import DELIVER_AT
-from streams.timed.entries import due_second, entry_put, place_of
+from streams.timed.entries import due_second, entry_address, entry_put
 from streams.timed.timing import parsed_time, timing_of
 
 NAMES = Names("angarium")
@@ -38,8 +38,8 @@ def test_an_event_is_due_at_the_next_full_second(text: str, second: int, kept: s
         timing = timing_of({DELIVER_AT: given_text}, "acme", whole - 60)
         assert due_second(timing.deliver_at) == whole + second
         event = Event(position=1, id="x", stored_at=1.0, body=b"", deliver_at=timing.deliver_at)
-        assert place_of(event, 0, "acme", 1).second == whole + second
-        put = entry_put(NAMES, place_of(event, 0, "acme", 1), event)
+        assert entry_address(event, 0, "acme", 1).second == whole + second
+        put = entry_put(NAMES, entry_address(event, 0, "acme", 1), event)
         assert (put.headers or {})[DELIVER_AT] == kept
 
 

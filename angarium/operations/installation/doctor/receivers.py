@@ -32,7 +32,7 @@ from angarium.operations.installation.doctor.findings import (
     warning,
 )
 from angarium.operations.receiver_list.listing import learnt_limits, phase_of, policy_of
-from angarium.operations.receiver_list.pace import Bottleneck, Counts, RecentCounts, bottleneck_of
+from angarium.operations.receiver_list.throughput import Bottleneck, Counts, RecentCounts, bottleneck_of
 from angarium.quantities import count_text
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.topology import Installation

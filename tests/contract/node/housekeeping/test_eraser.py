@@ -20,7 +20,7 @@ from streams.journal.envelope import decode_flush, encode_flush
 from streams.journal.routing_progress import RoutingProgress
 from streams.journal_feed.journal_reader import JournalReader
 from streams.journal_feed.redacted_flushes import store_redacted
-from streams.lost_tails.places import BEGINNING
+from streams.lost_tails.read_positions import BEGINNING
 from streams.nats.answers import Put, Stored, StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message

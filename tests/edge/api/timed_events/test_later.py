@@ -166,8 +166,8 @@ async def test_a_time_for_an_event_that_was_published_without_one_is_refused(api
 async def test_a_repeat_of_a_cancelled_event_is_refused(api: Api) -> None:
     """An event of the same id and time that was cancelled before does not count."""
     first = await put_entry(api, "R1", 60, 1)
-    place = api.names.timed_subjects.place(first)
-    headers = {DELIVER_AT: instant_text(place.second), "Angarium-Id": "R1"}
+    address = api.names.timed_subjects.address(first)
+    headers = {DELIVER_AT: instant_text(address.second), "Angarium-Id": "R1"}
     async with await api.client() as client:
         assert (await client.delete(f"{LATER}/R1")).status_code == 200
         await client.post(f"{EVENTS}/a", json={})
@@ -175,7 +175,7 @@ async def test_a_repeat_of_a_cancelled_event_is_refused(api: Api) -> None:
         assert (stored.json()["seq"], stored.json()["duplicate"]) == (2, False)
         entry = await api.js.last_message(api.names.later, await put_entry(api, "R1", 60, 2))
         assert entry is not None
-        second = api.names.timed_subjects.entry(msgspec.structs.replace(place, source=2))
+        second = api.names.timed_subjects.entry(msgspec.structs.replace(address, source=2))
         assert isinstance(await api.js.publish(second, b"{}", entry.headers), Stored)
         assert (await client.post(f"{EVENTS}/a", json={}, headers=headers)).status_code == 202
         assert (await client.delete(f"{LATER}/R1")).status_code == 200

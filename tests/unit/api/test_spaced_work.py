@@ -2,11 +2,11 @@
 
 import asyncio
 
-from angarium.api.background.paced_work import PacedWork
+from angarium.api.background.spaced_work import SpacedWork
 
 
 async def test_a_tenant_that_asks_often_gets_no_more_turns_than_another() -> None:
-    work, taken = PacedWork(0.0), list[str]()
+    work, taken = SpacedWork(0.0), list[str]()
     at_once = most = 0
 
     async def ask(whose: str) -> None:
@@ -27,7 +27,7 @@ async def test_a_tenant_that_asks_often_gets_no_more_turns_than_another() -> Non
 
 
 async def test_there_is_a_pause_after_each_turn() -> None:
-    work, loop = PacedWork(0.02), asyncio.get_running_loop()
+    work, loop = SpacedWork(0.02), asyncio.get_running_loop()
     began = loop.time()
     for _ in range(3):
         async with work.turn("one"):
@@ -36,7 +36,7 @@ async def test_there_is_a_pause_after_each_turn() -> None:
 
 
 async def test_a_turn_that_is_given_up_is_free_again() -> None:
-    work = PacedWork(0.0)
+    work = SpacedWork(0.0)
     entered = asyncio.Event()
 
     async def never_ends() -> None:

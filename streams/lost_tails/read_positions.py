@@ -1,7 +1,7 @@
-"""Places: how far a stream was read. A place in a bucket is compared after each lost connection.
+"""Read positions: how far a stream was read. That of a bucket is compared after each lost connection.
 
 A bucket may lose its tail with the server's power, be restored to an older state, or be recreated. Then its
-positions are used again, so a position alone does not tell which messages are known. The message at the place
+positions are used again, so a position alone does not tell which messages are known. The message there
 does: if there is another message, or none, the bucket has to be read from its beginning. There is none either
 if its key has a newer value; then the bucket is read again in vain, but buckets are small. A bucket may also
 be recreated while the connection lives on: then its time of creation differs.
@@ -16,7 +16,7 @@ from streams.lost_tails.marks import NO_MARK, Mark
 from streams.nats.jetstream import JetStream
 
 
-class StreamPlace(Struct, frozen=True, kw_only=True):
+class ReadPosition(Struct, frozen=True, kw_only=True):
     """The last message that was read from a stream; by default none.
 
     `created`: when the stream was created; another value means another stream of the same name.
@@ -30,13 +30,13 @@ class StreamPlace(Struct, frozen=True, kw_only=True):
         return self.mark.position
 
 
-BEGINNING = StreamPlace()
+BEGINNING = ReadPosition()
 
 
-class BucketPlace:
-    """The place `read_to` in a bucket, up to which it was read."""
+class BucketPosition:
+    """The position `read_to` in a bucket, up to which it was read."""
 
-    def __init__(self, js: JetStream, stream: str, read_to: StreamPlace = BEGINNING) -> None:
+    def __init__(self, js: JetStream, stream: str, read_to: ReadPosition = BEGINNING) -> None:
         self.read_to = read_to
         self._js = js
         self._stream = stream
@@ -49,10 +49,10 @@ class BucketPlace:
 
     def move(self, mark: Mark) -> None:
         """Continue to a message that was read."""
-        self.read_to = StreamPlace(created=self.read_to.created, mark=mark)
+        self.read_to = ReadPosition(created=self.read_to.created, mark=mark)
 
     async def check_created(self) -> None:
-        """Doubt the place if the bucket has been recreated. Raises as `compare` does."""
+        """Doubt the position if the bucket has been recreated. Raises as `compare` does."""
         if self.is_doubtful:
             return  # Compared anyway.
         info = await self._js.existing_stream(self._stream)
@@ -91,6 +91,6 @@ class BucketPlace:
         elif mark.position and same_bucket:
             message = await self._js.message(self._stream, mark.position)
             there = message is not None and message.stored_at == mark.stored_at
-        self.read_to = StreamPlace(created=info.created, mark=mark if there else NO_MARK)
+        self.read_to = ReadPosition(created=info.created, mark=mark if there else NO_MARK)
         self._compared, self._doubtful_since = changes, None
         return there

@@ -12,7 +12,7 @@ EXPIRED_IN_TURN_MAX = 2
 """Things that expire in one turn; each takes 0.3 ms, including all consequences."""
 
 
-class PacedExpiry:
+class ExpiryPerTurn:
     """Calls that end something, in the order in which they were asked for. Belongs to one event loop."""
 
     def __init__(self) -> None:

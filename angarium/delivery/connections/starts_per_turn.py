@@ -12,7 +12,7 @@ BEGUN_IN_TURN_MAX = 4
 """Loads, or connections, that begin in one turn; each takes up to half a millisecond in all its steps."""
 
 
-class PacedStarts:
+class StartsPerTurn:
     """Permissions to begin, in the order in which they were asked for. Belongs to one event loop."""
 
     def __init__(self) -> None:

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from angarium.delivery.connections.paced_starts import BEGUN_IN_TURN_MAX, PacedStarts
+from angarium.delivery.connections.starts_per_turn import BEGUN_IN_TURN_MAX, StartsPerTurn
 
 
 async def test_few_begin_in_a_turn_and_in_order() -> None:
-    starts, begun = PacedStarts(), list[int]()
+    starts, begun = StartsPerTurn(), list[int]()
 
     async def begin(number: int) -> None:
         await starts.begin()
@@ -24,7 +24,7 @@ async def test_few_begin_in_a_turn_and_in_order() -> None:
 
 
 async def test_a_waiter_that_stopped_waiting_takes_no_turn() -> None:
-    starts = PacedStarts()
+    starts = StartsPerTurn()
     tasks = [asyncio.create_task(starts.begin()) for _ in range(3 * BEGUN_IN_TURN_MAX)]
     await asyncio.sleep(0)
     for task in tasks[BEGUN_IN_TURN_MAX:-1]:

@@ -1,4 +1,4 @@
-"""The pace at which a receiver's events come and go, when its backlog will be gone, and what limits it.
+"""The rates at which a receiver's events come and go, when its backlog will be gone, and what limits it.
 
 Everything is computed from the nodes' records of the last seconds: no node is asked, or has extra work.
 """
@@ -15,7 +15,7 @@ from actors.machine.scheduling.phases import Phase
 from streams.journal_feed.recent import RECENT_SPAN_S, RecentFlush, RecentFlushes
 
 Bottleneck = Literal["rate", "pace", "latency", "batch", "node", "failure", "throttle", "pause", "unknown"]
-"""Limits of a backlog's pace: the configured rate; the pace that its answers taught; the time that the
+"""Limits of a backlog's throughput: the configured rate; the pace that its answers taught; the time that the
 receiver takes to answer; a batch that waits for more events, as configured; our nodes; failures; a pause that
 the receiver asked for (429), or an operator. Unknown while the backlog is younger than the time that is
 measured: its receiver may have been idle before."""
@@ -53,8 +53,8 @@ class Counts(Struct):
         self.discarded_to = max(self.discarded_to, other.discarded_to)
 
 
-class BacklogPace(Struct, frozen=True, kw_only=True):
-    """The pace of a receiver. `empty_in_s` is None if there is no end, or it is not known yet.
+class BacklogThroughput(Struct, frozen=True, kw_only=True):
+    """The throughput of a receiver. `empty_in_s` is None if there is no end, or it is not known yet.
 
     `limited_by` is None if nothing is held up.
     """
@@ -119,7 +119,7 @@ def counted(flush: RecentFlush) -> dict[str, Counts]:
     return found
 
 
-def pace(
+def throughput(
     counts: Counts,
     span_s: float,
     *,
@@ -129,8 +129,8 @@ def pace(
     phase: Phase,
     policy: Policy | None,
     learnt: PaceLimits = NO_PACE_LIMITS,
-) -> BacklogPace:
-    """The pace of a receiver. `arrived`: its events of the span, None if nothing of it is left waiting."""
+) -> BacklogThroughput:
+    """The throughput of a receiver. `arrived`: its events of the span; None if none of it is waiting."""
     out_per_s = counts.settled / span_s
     in_per_s = out_per_s if arrived is None else arrived / span_s
     limited_by = bottleneck_of(
@@ -143,7 +143,7 @@ def pace(
         going_per_s = policy.rate.per_second  # A slow rate is known more exactly than it can be measured.
     elif limited_by == "pace":
         going_per_s = out_per_s or learnt.per_second
-    return BacklogPace(
+    return BacklogThroughput(
         in_per_s=round(in_per_s, 3),
         out_per_s=round(out_per_s, 3),
         empty_in_s=empty_in_s(waiting, in_per_s, going_per_s),

@@ -1,4 +1,4 @@
-"""The pace at which events come and go, and what limits a backlog."""
+"""The throughput at which events come and go, and what limits a backlog."""
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ from actors.machine.numbering import Numbered
 from actors.machine.pace.pace import PaceLimits
 from actors.machine.scheduling.phases import Phase
 from angarium.operations.receiver_list.listing import ReceiverFindings, listed
-from angarium.operations.receiver_list.pace import Bottleneck, Counts, counted, empty_in_s, pace
+from angarium.operations.receiver_list.throughput import Bottleneck, Counts, counted, empty_in_s, throughput
 from angarium.operations.receiver_list.top import picture
 from streams.journal_feed.recent import RecentFlush
 
@@ -70,7 +70,7 @@ def policy(rate: float | None = None, order: str = "strict", batch: BatchLimits 
 def test_each_backlog_has_its_limit(
     limited_by: Bottleneck, counts: Counts, phase: Phase, of: Policy | None
 ) -> None:
-    found = pace(counts, SPAN_S, arrived=0, waiting=100, oldest_s=60.0, phase=phase, policy=of)
+    found = throughput(counts, SPAN_S, arrived=0, waiting=100, oldest_s=60.0, phase=phase, policy=of)
     assert found.limited_by == limited_by
 
 
@@ -89,14 +89,14 @@ def test_a_pace_that_answers_taught_is_not_blamed_on_the_nodes(
     limited_by: Bottleneck, counts: Counts, learnt: PaceLimits
 ) -> None:
     of = policy(rate=5 if limited_by == "rate" else 500, order="relaxed")
-    found = pace(
+    found = throughput(
         counts, SPAN_S, arrived=0, waiting=9, oldest_s=60.0, phase="active", policy=of, learnt=learnt
     )
     assert found.limited_by == limited_by
 
 
 def test_a_learnt_pace_too_slow_to_be_measured_says_when_nothing_will_wait() -> None:
-    found = pace(
+    found = throughput(
         Counts(), SPAN_S, arrived=0, waiting=6, oldest_s=60.0, phase="active", policy=policy(),
         learnt=PaceLimits(per_second=0.1),
     )  # fmt: skip
@@ -104,9 +104,13 @@ def test_a_learnt_pace_too_slow_to_be_measured_says_when_nothing_will_wait() -> 
 
 
 def test_a_backlog_that_is_simply_on_its_way_has_no_limit() -> None:
-    found = pace(Counts(), SPAN_S, arrived=None, waiting=3, oldest_s=0.5, phase="active", policy=policy())
+    found = throughput(
+        Counts(), SPAN_S, arrived=None, waiting=3, oldest_s=0.5, phase="active", policy=policy()
+    )
     assert found.limited_by is None
-    nothing = pace(Counts(), SPAN_S, arrived=None, waiting=0, oldest_s=0.0, phase="paused", policy=policy())
+    nothing = throughput(
+        Counts(), SPAN_S, arrived=None, waiting=0, oldest_s=0.0, phase="paused", policy=policy()
+    )
     assert (nothing.limited_by, nothing.empty_in_s) == (None, 0.0)
 
 
@@ -114,7 +118,7 @@ def test_a_backlog_that_is_simply_on_its_way_has_no_limit() -> None:
 def test_a_receiver_that_was_idle_is_not_said_to_be_as_slow_as_it_was(oldest_s: float) -> None:
     """Seven of thirty events went in the 1.4 s since they came."""
     counts = Counts(settled=7, attempts=7, busy_ms=70)
-    found = pace(
+    found = throughput(
         counts, SPAN_S, arrived=0, waiting=22, oldest_s=oldest_s, phase="active", policy=policy(rate=5)
     )
     assert found.empty_in_s is None
@@ -126,21 +130,25 @@ def test_after_a_burst_nothing_is_blamed_before_a_whole_span_is_measured(
 ) -> None:
     """The receiver had nothing to do before, so that it looks idle over the span."""
     counts = Counts(settled=5, attempts=5, busy_ms=4_000)
-    found = pace(counts, SPAN_S, arrived=95, waiting=90, oldest_s=oldest_s, phase="active", policy=policy())
+    found = throughput(
+        counts, SPAN_S, arrived=95, waiting=90, oldest_s=oldest_s, phase="active", policy=policy()
+    )
     assert (found.limited_by, found.empty_in_s) == (limited_by, None)
 
 
-def test_the_pace_is_that_of_the_span() -> None:
+def test_the_throughput_is_that_of_the_span() -> None:
     counts = Counts(settled=30, attempts=30, busy_ms=9_900)
-    found = pace(counts, SPAN_S, arrived=10, waiting=100, oldest_s=60.0, phase="active", policy=policy())
+    found = throughput(
+        counts, SPAN_S, arrived=10, waiting=100, oldest_s=60.0, phase="active", policy=policy()
+    )
     assert (found.in_per_s, found.out_per_s, found.empty_in_s) == (1.0, 3.0, 50.0)
-    even = pace(counts, SPAN_S, arrived=None, waiting=0, oldest_s=0.0, phase="idle", policy=policy())
+    even = throughput(counts, SPAN_S, arrived=None, waiting=0, oldest_s=0.0, phase="idle", policy=policy())
     assert even.in_per_s == even.out_per_s == 3.0  # What came in has gone out.
 
 
 def test_a_slow_rate_is_not_measured_but_known() -> None:
     """An attempt every 20 s is none in most spans."""
-    found = pace(
+    found = throughput(
         Counts(), SPAN_S, arrived=0, waiting=6, oldest_s=60.0, phase="active", policy=policy(rate=0.05)
     )
     assert (found.out_per_s, found.empty_in_s) == (0.0, 120.0)

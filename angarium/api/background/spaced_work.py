@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 
-class PacedWork:
+class SpacedWork:
     """Turns in the order of their requests; several requests of one client have one place in the queue."""
 
     def __init__(self, pause_s: float) -> None:
