@@ -11,7 +11,7 @@ from actors.machine.event import Event
 from actors.machine.facts import Burial
 from actors.machine.numbering import Numbered
 from actors.machine.outcome import Answered, Failed
-from actors.machine.pace.pace import Observed
+from actors.machine.pace.pace import Observation
 
 
 class RecordOutcome(Struct, frozen=True, gc=False):
@@ -28,7 +28,7 @@ class RecordOutcome(Struct, frozen=True, gc=False):
 class LearnPace(Struct, frozen=True, gc=False):
     """Record what was observed of the receiver, in order, if that teaches something about its pace."""
 
-    observed: tuple[Observed, ...]
+    observed: tuple[Observation, ...]
 
 
 class NoteOutage(Struct, frozen=True):

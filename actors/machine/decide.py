@@ -27,7 +27,7 @@ from actors.machine.outcome import (
     judge,
     retry_after_s,
 )
-from actors.machine.pace.in_force import rules_in_force
+from actors.machine.pace.combined import rules_in_force
 from actors.machine.pace.pace import NOTHING_LEARNT
 from actors.machine.state import OpenEvent, State, open_entry
 

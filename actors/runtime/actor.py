@@ -18,7 +18,7 @@ from actors.machine.bucket import inherit
 from actors.machine.event import Event
 from actors.machine.facts import Burial
 from actors.machine.outcome import INTERNAL, Answered, Failed, NotSent, Outcome
-from actors.machine.pace.rate_headers import QUOTA_HEADERS
+from actors.machine.pace.quota_headers import QUOTA_HEADERS
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.rules import Rule
@@ -223,7 +223,7 @@ class Actor:
             removal_revision=self.removal_revision,
             bucket=tokens.bucket,
             set_aside=tokens.set_aside,
-            paced_at=live.pacing.paced_at if live.pacing else 0.0,
+            paced_at=live.pace_memory.paced_at if live.pace_memory else 0.0,
             bounds=pending.posting,
         )
 
@@ -243,7 +243,7 @@ class Actor:
                     return step
                 case s.Rest() | s.WaitUntil():
                     live.waits_for_room = step.rule is Rule.UNREADY
-                    if live.pacing is not None:
+                    if live.pace_memory is not None:
                         live.note_wait(step.rule, pending.posts_in_flight, now)
                     if live.waits_for_room:
                         environment.recorder.flush()
@@ -281,7 +281,7 @@ class Actor:
         elif live.tokens.granted_position:
             live.tokens.end_grant(now, self.environment.epoch, used=True)
         adaptive = USUALLY_ADAPTIVE if live.policy is None else live.policy.adaptive
-        if live.pacing is not None or adaptive.smart or adaptive.concurrency:
+        if live.pace_memory is not None or adaptive.smart or adaptive.concurrency:
             live.start_paced(now, pending.posts_in_flight + 1)
         match post:
             case s.Post(event, numbered_first=is_numbered_first):
@@ -391,7 +391,7 @@ class Actor:
         if isinstance(outcome, NotSent):
             pending.not_sent(events, outcome.unshapeable)
             return
-        text, is_lesson = "", live.pacing is not None or outcome.status == 429
+        text, is_lesson = "", live.pace_memory is not None or outcome.status == 429
         if isinstance(outcome, Answered):
             self.last_answer = outcome.excerpt()
             if outcome.body and not 200 <= outcome.status < 300:

@@ -18,7 +18,7 @@ from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.learnt_pace import pace_limits, spacing_s
 from actors.machine.scheduling.rules import Rule
 from actors.machine.state import UNCONFIRMED_MAX, State, open_entry
-from actors.memory.pacing import Pacing
+from actors.memory.pace_memory import PaceMemory
 from actors.memory.tokens import Tokens
 from actors.ports import Attempt, BatchAttempt, EventShaping
 from actors.runtime.environment import ActorEnvironment
@@ -35,11 +35,11 @@ class LiveState:
     - `waits_for_room`: nothing starts before some of them are confirmed.
     - `policy`: the configuration in force.
     - `invalid`: the receiver has a configuration, but never had a valid one.
-    - `pacing`: what is measured to learn the receiver's pace; None as long as nothing is.
+    - `pace_memory`: what is measured to learn the receiver's pace; None as long as nothing is.
     - `failing_restored_at`: when it came into memory, if it was failing by then; else 0.0.
     """
 
-    __slots__ = ("barrier_index", "confirmed", "environment", "failing_restored_at", "invalid", "pacing",
+    __slots__ = ("barrier_index", "confirmed", "environment", "failing_restored_at", "invalid", "pace_memory",
                  "policy", "receiver", "state", "tokens", "unconfirmed_deliveries",
                  "waits_for_room")  # fmt: skip
 
@@ -54,7 +54,7 @@ class LiveState:
         self.barrier_index = 0
         self.unconfirmed_deliveries = 0
         self.waits_for_room = False
-        self.pacing: Pacing | None = None
+        self.pace_memory: PaceMemory | None = None
 
     def restore(self, state: State, policy: Policy | None) -> None:
         """Continue from this state."""
@@ -63,7 +63,7 @@ class LiveState:
         if state.pace is not None:
             # Its last recorded attempt began before that. The clock of its owner may have been ahead.
             ended_at = state.last.at if state.last else 0.0
-            self.pacing = Pacing(min(ended_at, self.environment.clock.now()))
+            self.pace_memory = PaceMemory(min(ended_at, self.environment.clock.now()))
         if state.failing_since is not None:
             self.failing_restored_at = self.environment.clock.now()
             self.environment.failing.restore(state)
@@ -73,31 +73,33 @@ class LiveState:
         policy = self.policy
         if policy is None:
             return
-        if self.pacing is None:
-            self.pacing = Pacing()
+        if self.pace_memory is None:
+            self.pace_memory = PaceMemory()
         per_second = pace_limits(self.state, policy, now).per_second
-        if per_second is not None or self.pacing.is_paced:
+        if per_second is not None or self.pace_memory.is_paced:
             self.tokens.keep_one()  # Those that came between two paced attempts make no burst afterwards.
-        self.pacing.start(now, in_flight, per_second)
+        self.pace_memory.start(now, in_flight, per_second)
 
     def learn(self, outcome: Answered | Failed, policy: Policy, now: float) -> None:
         """Record what an outcome teaches about the receiver's pace, once the outcome is recorded."""
-        pacing, state = self.pacing, self.state
-        if pacing is None:
-            pacing = self.pacing = Pacing()
-        observed = pacing.end(policy.adaptive, outcome, now, max(state.throttled_until, state.backoff_until))
+        pace_memory, state = self.pace_memory, self.state
+        if pace_memory is None:
+            pace_memory = self.pace_memory = PaceMemory()
+        observed = pace_memory.end(
+            policy.adaptive, outcome, now, max(state.throttled_until, state.backoff_until)
+        )
         if observed and self.environment.all_know_paces():
             self.record(c.LearnPace(observed), now)
             if self.state.pace is not state.pace:
-                pacing.recorded(now)
+                pace_memory.recorded(now)
 
     def note_wait(self, rule: Rule, in_flight: int, now: float) -> None:
         """Note that this rule holds attempts back, if a learnt limit is behind it."""
-        if self.pacing is None or self.policy is None or rule not in (Rule.PACE, Rule.IN_FLIGHT):
+        if self.pace_memory is None or self.policy is None or rule not in (Rule.PACE, Rule.IN_FLIGHT):
             return
         learnt = pace_limits(self.state, self.policy, now).in_flight
         if rule is Rule.PACE or (learnt is not None and in_flight >= learnt):
-            self.pacing.hold()
+            self.pace_memory.reach_limit()
 
     def record(self, command: c.Command, now: float) -> None:
         """Decide, fold the facts at once, and give them to the journal, which confirms them later."""
@@ -133,7 +135,7 @@ class LiveState:
         shaped = bool(state.transforms or state.open)
         tried = open_entry(state, post.events[0].position) if post.attempt > 1 else None
         failures, token_s = tried.failures if tried else 0, 1 / state.limit.per_second if state.limit else 0.0
-        if self.pacing is not None:
+        if self.pace_memory is not None:
             token_s = max(token_s, spacing_s(state, policy, self.environment.clock.now()))
         match post:
             case s.Post(event):

@@ -36,7 +36,7 @@ from angarium.delivery.http_exchange.transport import (
     Response,
     Transport,
 )
-from angarium.delivery.own_outage.watch import CONTACT, OutageWatch
+from angarium.delivery.own_outage.outage_detector import CONTACT, OutageDetector
 from angarium.delivery.shaping.body_shaper import BodyShaper
 from angarium.delivery.signing import InvalidSecret, SigningSecret, parse_secret, sign
 
@@ -77,7 +77,7 @@ class HttpSender:
 
     `traceparent` makes the header of each attempt if traces are exported; else `ids` makes trace ids.
     `profile_names` finds the profiles that a configuration names. `origin` names the sender in handshakes.
-    `watch` judges failures that may be an outage of this node; `down_hosts` learns from all others.
+    `detector` judges failures that may be an outage of this node; `down_hosts` learns from all others.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class HttpSender:
         traceparent: Callable[[Attempt | BatchAttempt], bytes] | None = None,
         profile_names: Callable[[Policy], ProfileNames] = lambda policy: NO_PROFILES,
         origin: str = USUAL_ORIGIN,
-        watch: OutageWatch | None = None,
+        detector: OutageDetector | None = None,
         down_hosts: DownHosts | None = None,
     ) -> None:
         self._transport = transport
@@ -98,7 +98,7 @@ class HttpSender:
         self._traceparent = traceparent or self._drawn_traceparent
         self._profile_names = profile_names
         self._origin = origin
-        self._watch = watch
+        self._detector = detector
         self._down_hosts = down_hosts
         self._prepared: dict[str, _Prepared] = {}
         self._shaper = BodyShaper()
@@ -149,9 +149,9 @@ class HttpSender:
                 profiles=prepared.profiles,
             )
         )
-        outcome, watch = _outcome(answer), self._watch
-        if watch is not None and (watch.doubts or not isinstance(outcome, Answered)):
-            outcome = await watch.seen(attempt.receiver, attempt.policy, outcome)
+        outcome, detector = _outcome(answer), self._detector
+        if detector is not None and (detector.awaits_contact or not isinstance(outcome, Answered)):
+            outcome = await detector.attributed_outcome(attempt.receiver, attempt.policy, outcome)
         if hosts is not None and (hosts.count or not isinstance(outcome, Answered)):
             _tell(hosts, attempt.receiver, prepared.target, answer, outcome)
         return outcome
@@ -172,8 +172,8 @@ class HttpSender:
             )
         )
         outcome = _outcome(answer)
-        if self._watch is not None:
-            outcome = await self._watch.seen(attempt.receiver, policy, outcome)
+        if self._detector is not None:
+            outcome = await self._detector.attributed_outcome(attempt.receiver, policy, outcome)
         return outcome if isinstance(outcome, NotSent) else check_proof(outcome, asked, policy, self._clock())
 
     def _prepare(self, receiver: str, policy: Policy) -> _Prepared:

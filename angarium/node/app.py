@@ -29,8 +29,8 @@ from angarium.delivery.egress.paths import EgressPaths
 from angarium.delivery.http1_transport import Http1Transport, OnConnected
 from angarium.delivery.http_exchange.target import Target
 from angarium.delivery.http_exchange.transport import Transport
+from angarium.delivery.own_outage.outage_detector import OutageDetector
 from angarium.delivery.own_outage.prober import Prober
-from angarium.delivery.own_outage.watch import OutageWatch
 from angarium.delivery.sender import HttpSender
 from angarium.file_value import reload_when_changed
 from angarium.node.control_requests import ReceiverControl
@@ -178,7 +178,7 @@ async def open_node(
     def has_proxy(policy: Policy) -> bool:
         return paths.profiles_of(policy).proxy is not None
 
-    outage = OutageWatch(prober, address_of=prober.address_of, has_own_path=has_proxy)
+    outage = OutageDetector(prober, address_of=prober.address_of, has_own_path=has_proxy)
     down_hosts = DownHosts(has_own_path=has_proxy)
 
     def connected(receiver: str, target: Target, address: str) -> None:
@@ -188,7 +188,7 @@ async def open_node(
     transport = _transport(settings, guard, paths, connected)
     sender = HttpSender(
         transport, traceparent=traceparent, profile_names=paths.profiles_of, origin=settings.origin,
-        watch=outage, down_hosts=down_hosts,
+        detector=outage, down_hosts=down_hosts,
     )  # fmt: skip
     reloading = asyncio.ensure_future(paths.reload_changed_files())
     reloading.add_done_callback(reporting("the files of proxies and TLS profiles are no longer read again"))
@@ -245,7 +245,7 @@ async def joined_node(
     patience_s: float = CONFIGURATIONS_PATIENCE_S,
     proxy_connections: Callable[[], Mapping[str, int]] = dict,
     keys: Callable[[], Keys] = no_keys,
-    outage: OutageWatch | None = None,
+    outage: OutageDetector | None = None,
     down_hosts: DownHosts | None = None,
 ) -> AsyncIterator[Node]:
     """A member of the fleet over given ports; leaving hands its shards over.

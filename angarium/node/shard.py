@@ -18,7 +18,7 @@ from actors.ports import NoDownHosts, NoOutage, Sender
 from actors.runtime.environment import HostPorts, ShardClaim
 from actors.runtime.host import Host
 from angarium.delivery.connections.down_hosts import DownHosts
-from angarium.delivery.own_outage.watch import OutageWatch
+from angarium.delivery.own_outage.outage_detector import OutageDetector
 from angarium.node.health_log import HealthLog
 from angarium.node.shard_snapshots import ShardSnapshots
 from angarium.node.totals import NodeTotals
@@ -76,7 +76,7 @@ class NodeContext(Struct, frozen=True):
     tracing: Tracing | None = None
     metrics_names: int = 0
     proxy_connections: Callable[[], Mapping[str, int]] = dict
-    outage: OutageWatch | None = None
+    outage: OutageDetector | None = None
     down_hosts: DownHosts | None = None
 
     @property

@@ -24,7 +24,7 @@ from actors.runtime.actor import Actor
 from actors.runtime.discard import DiscardedEvents
 from actors.tenant_settings import TenantSettings
 from angarium.delivery.connections.down_hosts import DownHosts
-from angarium.delivery.own_outage.watch import OutageWatch
+from angarium.delivery.own_outage.outage_detector import OutageDetector
 from angarium.node import app, shard_snapshots
 from angarium.node.app import joined_node
 from angarium.node.housekeeping import maintenance
@@ -83,7 +83,7 @@ class WatchedReplicas(Replicas):
             self._checkers.deleted(self._stream.name, change)
 
 
-NodeSender = tuple[Sender, OutageWatch | None, DownHosts | None]
+NodeSender = tuple[Sender, OutageDetector | None, DownHosts | None]
 """The sender of a node, and what it tells of its attempts."""
 
 

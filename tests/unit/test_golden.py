@@ -53,7 +53,7 @@ from actors.machine.facts import (
     WindowSet,
 )
 from actors.machine.numbering import Frontier, Numbered
-from actors.machine.pace.pace import InFlight, Lowered, Pace, Probed, Told
+from actors.machine.pace.pace import HeaderLimit, InFlightLimit, LoweredRate, Pace, ProbedRate
 from actors.machine.state import Alert, Counters, Handshake, OpenEvent, RecordedTransform, State
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
@@ -144,10 +144,10 @@ TRANSFORM_FACTS: tuple[AnyFact, ...] = (
 )  # fmt: skip
 
 PACE = Pace(
-    told=Told(per_second=0.2, until=AT + 30),
-    lowered=Lowered(per_second=5.0, limit=10.0, at=AT - 10),
-    in_flight=InFlight(limit=8.5, at=AT - 9, base_ms=12.5),
-    probed=Probed(
+    told=HeaderLimit(per_second=0.2, until=AT + 30),
+    lowered=LoweredRate(per_second=5.0, limit=10.0, at=AT - 10),
+    in_flight=InFlightLimit(limit=8.5, at=AT - 9, base_ms=12.5),
+    probed=ProbedRate(
         proven=9.0, ceiling=10.0, low=8.0, at=AT - 8, lowered_at=AT - 9, before=11.0, base_ms=12.5, slow=True,
     ),
 )  # fmt: skip

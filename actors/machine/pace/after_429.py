@@ -3,14 +3,14 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.machine.pace.pace import Lowered, Observed, Pace, PaceLimits
+from actors.machine.pace.pace import LoweredRate, Observation, Pace, PaceLimits
 
-CUT_PART = 0.5
+CUT_FACTOR = 0.5
 GROWTH_TIME_S = 100.0
 """Time in which a lowered rate grows by the whole limit: a tenth in 10 s."""
 
 
-class After429(Struct, frozen=True):
+class After429Rule(Struct, frozen=True):
     """Halves the rate in force, or the measured one if that is lower; once for all that was under way.
 
     `limit`: the configured rate; None without one: then the rate grows back to the measured one, and the
@@ -20,18 +20,18 @@ class After429(Struct, frozen=True):
     limit: float | None
     rate_min: float = 0.1
 
-    def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
+    def learn(self, pace: Pace, observed: Observation, now: float) -> Pace:
         """The pace after what was observed."""
         lowered = pace.lowered
         if not observed.throttled or (lowered and observed.refused_began_at <= lowered.at):
             return pace
-        started = observed.started or (0.0 if self.limit else observed.started_at_least)
+        started = observed.started_per_s or (0.0 if self.limit else observed.started_per_s_min)
         known = [rate for rate in (self._rate(pace, now), started) if rate]
         if not known:
             return pace
         in_force = min(known)
         limit = self.limit or in_force
-        return replace(pace, lowered=Lowered(max(self.rate_min, CUT_PART * in_force), limit, now))
+        return replace(pace, lowered=LoweredRate(max(self.rate_min, CUT_FACTOR * in_force), limit, now))
 
     def limits(self, pace: Pace, now: float) -> PaceLimits:
         """The lowered rate as it has grown until now; no limit once it is back."""

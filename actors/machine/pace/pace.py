@@ -11,17 +11,17 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.machine.pace.rate_headers import RESET_MAX_S, Quota
+from actors.machine.pace.quota_headers import RESET_MAX_S, Quota
 
 
-class Told(Struct, frozen=True, gc=False, omit_defaults=True):
+class HeaderLimit(Struct, frozen=True, gc=False, omit_defaults=True):
     """A limit that the receiver named in its headers: `per_second` attempts until `until`; 0.0 is a pause."""
 
     per_second: float
     until: float
 
 
-class Lowered(Struct, frozen=True, gc=False, omit_defaults=True):
+class LoweredRate(Struct, frozen=True, gc=False, omit_defaults=True):
     """A rate that was lowered to `per_second` at the time `at`, and grows back to `limit`."""
 
     per_second: float
@@ -29,7 +29,7 @@ class Lowered(Struct, frozen=True, gc=False, omit_defaults=True):
     at: float
 
 
-class InFlight(Struct, frozen=True, gc=False, omit_defaults=True):
+class InFlightLimit(Struct, frozen=True, gc=False, omit_defaults=True):
     """The number of attempts that may be in flight.
 
     `at`: when it was lowered last; `base_ms`: the latency without load.
@@ -40,7 +40,7 @@ class InFlight(Struct, frozen=True, gc=False, omit_defaults=True):
     base_ms: float = 0.0
 
 
-class Probed(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+class ProbedRate(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """A rate that follows latency and refusals.
 
     - `proven`: the highest rate that the receiver bore lately.
@@ -64,10 +64,10 @@ class Probed(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 class Pace(Struct, frozen=True, gc=False, omit_defaults=True):
     """All that was learnt about a receiver."""
 
-    told: Told | None = None
-    lowered: Lowered | None = None
-    in_flight: InFlight | None = None
-    probed: Probed | None = None
+    told: HeaderLimit | None = None
+    lowered: LoweredRate | None = None
+    in_flight: InFlightLimit | None = None
+    probed: ProbedRate | None = None
 
 
 def not_ahead(pace: Pace, now: float) -> Pace:
@@ -104,32 +104,32 @@ class PaceLimits(Struct, frozen=True, gc=False, kw_only=True):
 NOTHING_LEARNT, NO_PACE_LIMITS = Pace(), PaceLimits()
 
 
-class Observed(Struct, frozen=True, gc=False, kw_only=True):
+class Observation(Struct, frozen=True, gc=False, kw_only=True):
     """The outcomes of a span of time, in numbers.
 
-    - `started`, `accepted`: attempts, and outcomes other than refusals, a second; 0.0 if they are not
+    - `started_per_s`, `accepted_per_s`: attempts, and outcomes other than refusals, a second; 0.0 if not
       known.
-    - `started_at_least`: attempts in a second, even if a refusal cut the span short.
+    - `started_per_s_min`: attempts in a second, even if a refusal cut the span short.
     - `answers`: all outcomes; `throttled`: those with 429; `overloaded`: those with 503, or that took too
       long.
     - `refused_began_at`: when the attempt began that was throttled or overloaded last.
     - `latency_ms`: the mean of the deliveries; None without one.
-    - `held`: a learnt limit held attempts back.
-    - `in_flight`: the highest number of attempts in flight.
+    - `limit_was_reached`: a learnt limit held attempts back.
+    - `in_flight_max`: the highest number of attempts in flight.
     - `resumes_at`: when sending continues, if a pause or backoff holds it up.
     - `quotas`: what the headers of the last answer said.
     """
 
-    started: float = 0.0
-    accepted: float = 0.0
-    started_at_least: float = 0.0
+    started_per_s: float = 0.0
+    accepted_per_s: float = 0.0
+    started_per_s_min: float = 0.0
     answers: int = 0
     throttled: int = 0
     overloaded: int = 0
     refused_began_at: float = 0.0
     latency_ms: float | None = None
-    held: bool = False
-    in_flight: int = 0
+    limit_was_reached: bool = False
+    in_flight_max: int = 0
     resumes_at: float = 0.0
     quotas: tuple[Quota, ...] = ()
 
@@ -142,7 +142,7 @@ class Observed(Struct, frozen=True, gc=False, kw_only=True):
 class PaceRule(Protocol):
     """A rule that learns a part of the pace."""
 
-    def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
+    def learn(self, pace: Pace, observed: Observation, now: float) -> Pace:
         """The pace after what was observed until now; the same object if nothing was learnt."""
         ...
 

@@ -16,17 +16,17 @@ from math import ceil, inf, sqrt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.machine.pace.pace import Observed, Pace, PaceLimits, Probed
+from actors.machine.pace.pace import Observation, Pace, PaceLimits, ProbedRate
 
 START_RATE = 5.0
 """Attempts a second before anything is known."""
-CUT_PART = 0.9
+CUT_FACTOR = 0.9
 """Part of the accepted rate that is left after trouble."""
-YIELDED_PART = 0.92
+YIELD_FACTOR = 0.92
 """Part of a ceiling that is left if it is lower than the one before: another sender may have come."""
-STILL_SLOW_CUT = 0.7
+STILL_SLOW_FACTOR = 0.7
 """Part that is left if the receiver is still slow after a cut."""
-BLIND_CUT = 0.85
+BLIND_FACTOR = 0.85
 """Part that is left if a 429 is all that came since: then the limit may be one of a long time."""
 RETURN_S, RETURN_ATTEMPTS = 20.0, 120.0
 """Time, and number of attempts, after which the rate is back where the trouble began; the later counts."""
@@ -48,16 +48,16 @@ FRUITLESS_PART = 0.25
 """If a receiver is still slow at this part of the former rate, load is not the reason."""
 
 
-class Smart(Struct, frozen=True):
+class SmartRule(Struct, frozen=True):
     """Follows the gradient of latency and refusals between `rate_min` and `rate_max`, at most `limit`."""
 
     limit: float
     rate_min: float = 0.1
     rate_max: float = inf
 
-    def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
+    def learn(self, pace: Pace, observed: Observation, now: float) -> Pace:
         """The pace after what was observed."""
-        known = pace.probed or Probed()
+        known = pace.probed or ProbedRate()
         if observed.refused:
             if known.ceiling and observed.refused_began_at <= known.lowered_at + SETTLE_TIME_S:
                 return pace
@@ -72,7 +72,7 @@ class Smart(Struct, frozen=True):
 
     def limits(self, pace: Pace, now: float) -> PaceLimits:
         """The rate in force now, and the attempts in flight that it needs."""
-        known = pace.probed or Probed()
+        known = pace.probed or ProbedRate()
         rate = self._rate(known, now)
         in_flight: int | None = None
         if known.base_ms:
@@ -83,39 +83,39 @@ class Smart(Struct, frozen=True):
             in_flight_by="" if in_flight is None else "smart",
         )  # fmt: skip
 
-    def _slow(self, known: Probed, observed: Observed, now: float, latency_ms: float) -> Probed:
+    def _slow(self, known: ProbedRate, observed: Observation, now: float, latency_ms: float) -> ProbedRate:
         since = now - known.at
         if since < EFFECT_TIME_S:
             return known
         if known.slow and since < RETURN_S and known.low < FRUITLESS_PART * known.before:
-            return Probed(
-                proven=known.before, ceiling=known.before, low=CUT_PART * known.before, at=now,
+            return ProbedRate(
+                proven=known.before, ceiling=known.before, low=CUT_FACTOR * known.before, at=now,
                 lowered_at=now, before=known.before, base_ms=latency_ms,
             )  # fmt: skip
         return replace(self._lowered(known, observed, now), slow=True)
 
-    def _lowered(self, known: Probed, observed: Observed, now: float) -> Probed:
+    def _lowered(self, known: ProbedRate, observed: Observation, now: float) -> ProbedRate:
         # A rate that was borne before is no trouble only because there was little to send lately.
-        in_force = min(self._rate(known, now), max(observed.started, known.proven) or self.limit)
-        accepted = observed.accepted or CUT_PART * in_force
+        in_force = min(self._rate(known, now), max(observed.started_per_s, known.proven) or self.limit)
+        accepted = observed.accepted_per_s or CUT_FACTOR * in_force
         again = known.ceiling > 0 and now - known.at < RETURN_S
         if again and observed.throttled == observed.answers:
-            ceiling = BLIND_CUT * known.ceiling
+            ceiling = BLIND_FACTOR * known.ceiling
         elif again:
-            ceiling = max(CUT_PART * known.ceiling, min(accepted, known.ceiling))
+            ceiling = max(CUT_FACTOR * known.ceiling, min(accepted, known.ceiling))
         else:
-            ceiling = min(in_force, max(CUT_PART * known.proven, accepted))
+            ceiling = min(in_force, max(CUT_FACTOR * known.proven, accepted))
             if observed.refused and ceiling < known.ceiling:
-                ceiling *= YIELDED_PART
+                ceiling *= YIELD_FACTOR
         ceiling = max(self.rate_min, ceiling)
-        cut = CUT_PART if observed.refused or not again else STILL_SLOW_CUT
-        return Probed(
+        cut = CUT_FACTOR if observed.refused or not again else STILL_SLOW_FACTOR
+        return ProbedRate(
             proven=ceiling, ceiling=ceiling, low=max(self.rate_min, cut * min(in_force, accepted, ceiling)),
             at=max(now, observed.resumes_at), lowered_at=now, before=known.before if again else ceiling,
             base_ms=known.base_ms,
         )  # fmt: skip
 
-    def _rate(self, known: Probed, now: float) -> float:
+    def _rate(self, known: ProbedRate, now: float) -> float:
         if not known.ceiling:
             rate = max(START_RATE, 2 * known.proven)
         else:
@@ -128,14 +128,14 @@ class Smart(Struct, frozen=True):
         return min(self.limit, self.rate_max, max(self.rate_min, rate))
 
 
-def _undisturbed(known: Probed, observed: Observed, now: float, latency_ms: float) -> Probed:
+def _undisturbed(known: ProbedRate, observed: Observation, now: float, latency_ms: float) -> ProbedRate:
     """Learns whether a higher rate is proven, and whether the latency without load is another one."""
     proven, base_ms = known.proven, known.base_ms or latency_ms
     # Only soon after a cut is the load known to be low, so only then may the latency without load rise.
     low = known.ceiling > 0 and EFFECT_TIME_S < now - known.at < RETURN_S / 2
     if latency_ms < BASE_LOWER * base_ms or (low and latency_ms > BASE_HIGHER * base_ms):
         base_ms = sqrt(base_ms * latency_ms)
-    accepted = min(observed.accepted, observed.started)
+    accepted = min(observed.accepted_per_s, observed.started_per_s)
     if accepted > PROVEN_STEP * proven:
         proven = accepted
     if (proven, base_ms) == (known.proven, known.base_ms):

@@ -1,7 +1,7 @@
 """The learnt pace of a receiver, as it bounds the next attempt: the limits in force, and when it is due."""
 
 from actors.configuration.policy import Policy
-from actors.machine.pace.in_force import rules_in_force
+from actors.machine.pace.combined import rules_in_force
 from actors.machine.pace.pace import NO_PACE_LIMITS, NOTHING_LEARNT, PaceLimits
 from actors.machine.state import State
 

@@ -1,8 +1,8 @@
 """The evidence for an outage of this node: which hosts it reached, and which it could not reach since.
 
 A host is counted by the network of its address (/24, or /48 of IPv6), or by the last two labels of its name
-if no address is known: names and addresses in one place are cheap to have. One connection to anything beyond
-this machine, of any receiver, disproves an outage. Times are those of one clock.
+if no address is known: names and addresses in one network are cheap to have. One connection to anything
+beyond this machine, of any receiver, disproves an outage. Times are those of one clock.
 """
 
 import math
@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from angarium.delivery.http_exchange.target import Target
 
-PLACES_MIN = 20
-"""Places that have to be unreachable."""
+NETWORKS_MIN = 20
+"""Networks that have to be unreachable."""
 TENANTS_MIN = 3
 """Tenants whose receivers are there; all of them if there are fewer."""
 EVIDENCE_WINDOW_S = 10.0
@@ -33,7 +33,7 @@ class TriedHost(Struct, gc=False, kw_only=True):
 
     tenant: str
     target: Target
-    place: str
+    network: str
     tried_at: float
     reached_at: float = -math.inf
     failed_at: float = -math.inf
@@ -43,12 +43,12 @@ class Evidence:
     """All that a node knows about whom it reaches.
 
     - `reached_at`: when it last reached any host.
-    - `added`: how many hosts were ever added.
+    - `hosts_added`: how many hosts were ever added.
     """
 
     def __init__(self) -> None:
         self.reached_at = -math.inf
-        self.added = 0
+        self.hosts_added = 0
         self._tenants: OrderedDict[str, OrderedDict[str, TriedHost]] = OrderedDict()
 
     def reached(self, tenant: str, target: Target, address: str, now: float) -> None:
@@ -60,31 +60,31 @@ class Evidence:
         """No connection was opened; `address` is empty if the name was not resolved."""
         self._host(tenant, target, address, now).failed_at = now
 
-    def is_wide(self, now: float) -> bool:
-        """True if this node sends to so many places that an outage could be told from their failures."""
-        places = set[str]()
+    def has_enough_networks(self, now: float) -> bool:
+        """True if this node sends to so many networks that an outage could be told from their failures."""
+        networks = set[str]()
         for each in self._recent(now):
-            places.add(each.place)
-            if len(places) >= PLACES_MIN:
+            networks.add(each.network)
+            if len(networks) >= NETWORKS_MIN:
                 return True
         return False
 
     def shows_outage(self, now: float) -> bool:
-        """True if enough places of enough tenants failed within the window, and no host was reached since."""
+        """True if enough networks of enough tenants failed within the window, and none was reached since."""
         failed = [each for each in self._recent(now) if self._is_failing(each, now)]
         tenants = {each.tenant for each in self._recent(now)}
         return (
-            len({each.place for each in failed}) >= PLACES_MIN
+            len({each.network for each in failed}) >= NETWORKS_MIN
             and len({each.tenant for each in failed}) >= min(TENANTS_MIN, len(tenants))
         )  # fmt: skip
 
     def witnesses(self, now: float) -> list[TriedHost]:
-        """The hosts to be asked, in this order: each place once, and none that failed within the window."""
-        failed = {each.place for each in self._recent(now) if self._is_failing(each, now)}
-        return [each for each in self.in_turn(now) if each.place not in failed]
+        """Hosts to probe, in order: each network once, and none that failed within the window."""
+        failed = {each.network for each in self._recent(now) if self._is_failing(each, now)}
+        return [each for each in self.in_turn(now) if each.network not in failed]
 
     def in_turn(self, now: float) -> list[TriedHost]:
-        """All hosts, each place once. Tenants take turns, the one that reached a host last comes first.
+        """All hosts, each network once. Tenants take turns, the one that reached a host last comes first.
 
         Of each tenant, the host that was reached last comes first.
         """
@@ -95,7 +95,7 @@ class Evidence:
         for turn in zip_longest(*by_tenant.values()):
             for host in turn:
                 if host is not None:
-                    found.setdefault(host.place, host)
+                    found.setdefault(host.network, host)
         return list(found.values())
 
     def _is_failing(self, host: TriedHost, now: float) -> bool:
@@ -119,19 +119,19 @@ class Evidence:
         if host is None:
             while len(hosts) >= HOSTS_OF_TENANT_MAX:
                 hosts.popitem(last=False)
-            self.added += 1
+            self.hosts_added += 1
             host = hosts[key] = TriedHost(
-                tenant=tenant, target=target, place=place_of(target.host, address), tried_at=now
+                tenant=tenant, target=target, network=network_of(target.host, address), tried_at=now
             )
         elif address:
-            host.place = place_of(target.host, address)
+            host.network = network_of(target.host, address)
         hosts.move_to_end(key)
         host.tried_at = now
         return host
 
 
-def place_of(name: str, address: str) -> str:
-    """The place by which a host is counted."""
+def network_of(name: str, address: str) -> str:
+    """The network by which a host is counted."""
     try:
         found = ip_address(address or name)
     except ValueError:

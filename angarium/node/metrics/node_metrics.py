@@ -46,7 +46,7 @@ class NodeMetrics(Collector):
         yield from self._ownership()
         outage = context.outage
         yield single("angarium_own_outage", context.has_outage)
-        yield single("angarium_own_outages_total", 0 if outage is None else outage.begun)
+        yield single("angarium_own_outages_total", 0 if outage is None else outage.outage_count)
         yield single("angarium_outage_probes_total", 0 if outage is None else outage.probed)
         yield single("angarium_nats_connected", context.js.wire.is_connected)
         yield single("angarium_nats_reconnects_total", self._reconnects)

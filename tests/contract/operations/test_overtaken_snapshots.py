@@ -8,7 +8,7 @@ import pytest
 
 from actors.machine import facts as f
 from actors.machine.numbering import Frontier, Numbered
-from actors.machine.pace.pace import Pace, Told
+from actors.machine.pace.pace import HeaderLimit, Pace
 from actors.machine.state import State
 from angarium.access import Access
 from angarium.cli.receivers.table import TOP_COLUMNS, cells
@@ -104,7 +104,7 @@ async def test_a_receiver_whose_events_are_all_settled_has_none_waiting(access: 
 async def test_a_receiver_under_a_learnt_pace_is_not_listed_as_held_up_by_the_nodes(access: Access) -> None:
     positions = await put_events(access)
     now = await server_time(access.js, access.names.deliveries)
-    learnt = Pace(told=Told(per_second=0.01, until=now + 600))
+    learnt = Pace(told=HeaderLimit(per_second=0.01, until=now + 600))
     await put(access.js, access.names, waits(RECEIVER, now - 60, pace=learnt, parked=False))
     checkpoint = encode_checkpoint(Checkpoint(floor=positions[-1]))
     await access.js.publish(access.names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)

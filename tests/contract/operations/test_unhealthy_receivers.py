@@ -12,7 +12,7 @@ from actors.machine import facts as f
 from actors.machine.evolve import evolve
 from actors.machine.handshake.proof import handshake_key
 from actors.machine.numbering import Frontier
-from actors.machine.pace.pace import Lowered, Pace
+from actors.machine.pace.pace import LoweredRate, Pace
 from actors.machine.scheduling.phases import Phase
 from actors.machine.state import Alert, Handshake, State
 from angarium.operations.installation.doctor import receivers
@@ -213,7 +213,7 @@ async def test_the_remedy_of_a_receiver_that_is_behind_fits_what_limits_it(
     recently.counts["acme.slow"] = counts
     state = waits("acme.slow", NOW - HOUR)
     if limited_by == "pace":
-        state = msgspec.structs.replace(state, pace=Pace(lowered=Lowered(0.1, 10.0, NOW)))
+        state = msgspec.structs.replace(state, pace=Pace(lowered=LoweredRate(0.1, 10.0, NOW)))
     snapshot = ReceiverSnapshot("acme.slow", 0, state)
     policy = Policy(url="https://x.example/", rates=(rate,) if rate else ())
     receiver = receivers.UnhealthyReceiver("behind", NOW - HOUR, phase, snapshot, policy)

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import msgspec
 
 from angarium.delivery.connections.resolver import DnsResolver
-from angarium.delivery.own_outage import watch
+from angarium.delivery.own_outage import outage_detector
 from angarium.node import app
 from angarium.node.node import Node
 from angarium.settings import Settings
@@ -88,7 +88,7 @@ class Scene:
         self.published = 0
 
     @property
-    def outage(self) -> watch.OutageWatch:
+    def outage(self) -> outage_detector.OutageDetector:
         found = self.node.context.outage
         assert found is not None
         return found
@@ -180,7 +180,7 @@ async def main(manner: str, named: bool) -> None:
         failed = await stage.failed()
         assert failed
         assert all(each.ours for each in failed), [each for each in failed if not each.ours]
-        print("ours", len(failed) > 0, "begun", stage.outage.begun)
+        print("ours", len(failed) > 0, "begun", stage.outage.outage_count)
 
 
 if __name__ == "__main__":

@@ -8,21 +8,21 @@ from actors.machine.state import State
 from actors.runtime.posting_bounds import PostingBounds
 from angarium.delivery.connections.down_hosts import DownHosts
 from angarium.delivery.own_outage.evidence import Evidence
-from angarium.delivery.own_outage.watch import OutageWatch
+from angarium.delivery.own_outage.outage_detector import OutageDetector
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.outages import scenarios
 
-_judged = OutageWatch.judged
+_attribute = OutageDetector.attribute
 
 
-async def _judged_afterwards(watch: OutageWatch, receiver: str, policy: Policy, failed: Failed) -> Failed:
-    asyncio.get_running_loop().create_task(_judged(watch, receiver, policy, failed))
+async def _attribute_later(detector: OutageDetector, receiver: str, policy: Policy, failed: Failed) -> Failed:
+    asyncio.get_running_loop().create_task(_attribute(detector, receiver, policy, failed))
     return failed
 
 
 OUTAGE_MUTANTS = [
     Mutant("outage-verdict", "a failure without contact waits until it is known whose it is",
-           ((OutageWatch, "judged", _judged_afterwards),),
+           ((OutageDetector, "attribute", _attribute_later),),
            scenarios.node_loses_its_network),
     Mutant("outage-attempts", "a node that reaches no host starts no attempt",
            ((PostingBounds, "may_reach", property(lambda bounds: True)),),

@@ -4,7 +4,7 @@ from actors.machine.outcome import Answered, Failed, Outcome
 from actors.ports import Attempt, BatchAttempt
 from angarium.delivery.connections.down_hosts import DownHosts
 from angarium.delivery.http_exchange.target import Target, parse_target
-from angarium.delivery.own_outage.watch import OutageWatch
+from angarium.delivery.own_outage.outage_detector import OutageDetector
 from tests.sim.run import NodeSender, Run
 from tests.sim.world.process import Process
 from tests.sim.world.receivers import SimSender
@@ -26,48 +26,53 @@ class Network:
     def __init__(self, run: Run) -> None:
         self.cut_off = set[str]()
         self.tried = self.made = 0
-        self.watches: dict[str, OutageWatch] = {}
+        self.detectors: dict[str, OutageDetector] = {}
         self._run = run
         run.sender_of = self.sender_of
 
     def sender_of(self, process: Process) -> NodeSender:
-        """The sender of a node, with its watch."""
+        """The sender of a node, with its detector."""
 
         async def probe(tenant: str, target: Target) -> bool | None:
             receiver = target.host.split(".")[1].replace("-", ".")
             return process.name not in self.cut_off and not self._run.receivers.is_away(receiver)
 
-        watch = self.watches[process.name] = OutageWatch(probe)
+        detector = self.detectors[process.name] = OutageDetector(probe)
         hosts = DownHosts()
         sender = SimSender(process, self._run.receivers)
-        return NetworkSender(self, process, sender, watch, hosts), watch, hosts
+        return NetworkSender(self, process, sender, detector, hosts), detector, hosts
 
 
 class NetworkSender:
-    """Makes attempts over that network, and tells the watch of each connection, as the transport does."""
+    """Makes attempts over that network, and tells the detector of each connection, as the transport does."""
 
     def __init__(
-        self, network: Network, process: Process, sender: SimSender, watch: OutageWatch, hosts: DownHosts
-    ) -> None:  # fmt: skip
+        self,
+        network: Network,
+        process: Process,
+        sender: SimSender,
+        detector: OutageDetector,
+        hosts: DownHosts,
+    ) -> None:
         self._network = network
         self._process = process
         self._sender = sender
-        self._watch = watch
+        self._detector = detector
         self._hosts = hosts
 
     async def send(self, attempt: Attempt | BatchAttempt) -> Outcome:
         """See `Sender`."""
         if self._process.name in self._network.cut_off:
             self._network.tried += 1
-            return await self._watch.seen(attempt.receiver, attempt.policy, UNREACHED)
+            return await self._detector.attributed_outcome(attempt.receiver, attempt.policy, UNREACHED)
         target = parse_target(attempt.policy.url)
         self._hosts.begun(attempt.receiver, target)
         self._network.made += 1
         outcome = await self._sender.send(attempt)
         if isinstance(outcome, Answered):
-            self._watch.connected(attempt.receiver, target, "")
+            self._detector.connected(attempt.receiver, target, "")
             self._hosts.reached(target)
-        seen = await self._watch.seen(attempt.receiver, attempt.policy, outcome)
+        seen = await self._detector.attributed_outcome(attempt.receiver, attempt.policy, outcome)
         if isinstance(seen, Failed) and seen.unreached:
             self._hosts.unreached(attempt.receiver, target)
         else:

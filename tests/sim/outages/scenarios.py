@@ -54,15 +54,15 @@ def node_loses_its_network() -> None:
     with _begun(retry={"base_s": 0.05, "cap_s": 1.0, "max_attempts": 2}) as (stage, network):
         network.cut_off.update(stage.checkers.nodes)
         _publish(stage, "second")
-        (watch,) = network.watches.values()
-        stage.until(lambda: watch.since is not None)
+        (detector,) = network.detectors.values()
+        stage.until(lambda: detector.since is not None)
         _publish(stage, "third")
         stage.wait(60.0)
         _expect_no_blame(stage)
         stage.expect(network.tried <= COUNT, f"{network.tried} attempts were made without a network")
         network.cut_off.clear()
         at = stage.world.now
-        stage.until(lambda: watch.since is None)
+        stage.until(lambda: detector.since is None)
         stage.settle()
         stage.expect(stage.world.now - at < PAUSE_MAX_S, "it took too long after the return")
         _expect_no_blame(stage)
@@ -78,7 +78,7 @@ def owner_dies_in_its_outage() -> None:
         owner = stage.owner()
         network.cut_off.add(owner.name)
         _publish(stage, "second")
-        stage.until(lambda: network.watches[owner.name].since is not None)
+        stage.until(lambda: network.detectors[owner.name].since is not None)
         stage.wait(300.0)
         owner.kill()
         stage.node().skew_s = 0.0
@@ -95,12 +95,12 @@ def owner_dies_in_its_outage() -> None:
 def hostile_tenants_have_hosts_that_die() -> None:
     """All hosts but one die at the same time. That one, of a quiet tenant, was reached once."""
     with _begun(QUIET) as (stage, network):
-        (watch,) = network.watches.values()
+        (detector,) = network.detectors.values()
         for each in RECEIVERS:
             stage.receiver_is(Manner.IS_AWAY, each)
         _publish(stage, "second")
         stage.wait(20.0)
-        stage.expect(watch.begun == 0, "dead hosts of other tenants stopped the node")
+        stage.expect(detector.outage_count == 0, "dead hosts of other tenants stopped the node")
         at = stage.world.now
         stage.publish("quiet", receiver=QUIET)
         stage.until(lambda: len(stage.delivered(QUIET)) == 2)

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 from actors.configuration.policy import Policy
 from actors.machine import evolve
 from actors.machine import facts as f
-from actors.machine.pace.after_429 import After429
-from actors.machine.pace.pace import NO_PACE_LIMITS, Observed, Pace
-from actors.machine.pace.smart import Smart
+from actors.machine.pace.after_429 import After429Rule
+from actors.machine.pace.pace import NO_PACE_LIMITS, Observation, Pace
+from actors.machine.pace.smart import SmartRule
 from actors.machine.scheduling import next_step
 from actors.machine.state import State
 from actors.memory.tokens import Tokens
@@ -33,7 +33,7 @@ def _forgetful(state: State, fact: f.PaceSet) -> State:
     return state
 
 
-def _undisturbed(rule: After429 | Smart, pace: Pace, observed: Observed, now: float) -> Pace:
+def _undisturbed(rule: After429Rule | SmartRule, pace: Pace, observed: Observation, now: float) -> Pace:
     return pace
 
 
@@ -49,11 +49,11 @@ PACE_MUTANTS = [
     Mutant("pace-unspaced", "attempts under a learnt rate come evenly",
            ((next_step, "paced_start_at", _at_once),), scenarios.little_is_left_when_the_owner_dies),
     Mutant("pace-undisturbed", "a 429 halves the rate",
-           ((After429, "learn", _undisturbed),), scenarios.receiver_answers_429_and_its_owner_dies),
+           ((After429Rule, "learn", _undisturbed),), scenarios.receiver_answers_429_and_its_owner_dies),
     Mutant("pace-burst", "no burst follows a learnt rate",
            ((Tokens, "keep_one", lambda tokens: None),), scenarios.learnt_rate_ends),
     Mutant("pace-blind", "smart lowers the rate where the receiver refuses",
-           ((Smart, "learn", _undisturbed),), scenarios.hidden_limit_is_found_and_the_owner_dies),
+           ((SmartRule, "learn", _undisturbed),), scenarios.hidden_limit_is_found_and_the_owner_dies),
     Mutant("pace-unlearnt", "smart continues with the recorded pace",
            ((evolve, "after_lesson", _forgetful),), scenarios.hidden_limit_is_found_and_the_owner_dies),
     Mutant("pace-wide", "the attempts in flight are bounded by what was learnt",

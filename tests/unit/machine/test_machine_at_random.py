@@ -15,7 +15,7 @@ from actors.machine.bucket import Bucket, RateLimit
 from actors.machine.decide import NEEDS_NO_CONFIRMATION
 from actors.machine.evolve import evolve
 from actors.machine.numbering import Numbered
-from actors.machine.pace.pace import InFlight, Lowered, Pace, Probed, Told
+from actors.machine.pace.pace import HeaderLimit, InFlightLimit, LoweredRate, Pace, ProbedRate
 from actors.machine.state import State
 from tests.unit.worlds.receiver import RULES, explore_one
 
@@ -102,10 +102,10 @@ SHARED = {
 SHARED |= {
     "pace": st.builds(
         Pace,
-        told=st.none() | st.builds(Told, st.floats(0, 9), st.floats(0, 9)),
-        lowered=st.none() | st.just(Lowered(1.5, 3.0, 2.0)),
-        in_flight=st.none() | st.just(InFlight(3.5, 1.0)),
-        probed=st.none() | st.just(Probed(proven=3.0, ceiling=4.0, low=2.0, slow=True)),
+        told=st.none() | st.builds(HeaderLimit, st.floats(0, 9), st.floats(0, 9)),
+        lowered=st.none() | st.just(LoweredRate(1.5, 3.0, 2.0)),
+        in_flight=st.none() | st.just(InFlightLimit(3.5, 1.0)),
+        probed=st.none() | st.just(ProbedRate(proven=3.0, ceiling=4.0, low=2.0, slow=True)),
     ),
     "per_second": st.none() | st.floats(0, 9), "in_flight": st.none() | SMALL,
     "limited_by": st.just("headers"), "in_flight_by": st.just("smart"),

@@ -18,7 +18,7 @@ from actors.machine.decide import FAILURES_IN_A_ROW_MAX
 from actors.machine.event import Event
 from actors.machine.handshake.proof import handshake_key
 from actors.machine.numbering import Frontier
-from actors.machine.pace.pace import Pace, Told
+from actors.machine.pace.pace import HeaderLimit, Pace
 from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.rules import Rule
@@ -31,7 +31,7 @@ from tests.unit.worlds.values import NOW, URL
 DRAWN = 20_000
 AGE_S = 60.0
 BATCHES = (None, None, BatchLimits(max_events=1), BatchLimits(max_events=3), BatchLimits(linger_s=20))
-PACE = Pace(told=Told(0.5, NOW + 60))
+PACE = Pace(told=HeaderLimit(0.5, NOW + 60))
 DROP = Transform(drop=("/a",))
 Steps = type[Any] | tuple[type[Any], ...]
 

@@ -112,7 +112,7 @@ def test_spans_are_counted_while_traces_are_exported() -> None:
 def test_an_outage_of_the_node_itself_is_shown() -> None:
     names = ("angarium_own_outage", "angarium_own_outages_total", "angarium_outage_probes_total")
     assert [scraped(node({}))[name] for name in names] == [0, 0, 0]
-    found = scraped(node({}, outage=SimpleNamespace(begun=2, probed=31)))
+    found = scraped(node({}, outage=SimpleNamespace(outage_count=2, probed=31)))
     assert [found[name] for name in names] == [1, 2, 31]
 
 

@@ -9,11 +9,11 @@ from angarium.delivery.own_outage.evidence import (
     EVIDENCE_WINDOW_S,
     HOSTS_OF_TENANT_MAX,
     HOSTS_REMEMBERED_S,
-    PLACES_MIN,
+    NETWORKS_MIN,
     TENANTS_MAX,
     Evidence,
     is_this_machine,
-    place_of,
+    network_of,
 )
 
 
@@ -21,18 +21,18 @@ def target(number: int) -> Target:
     return parse_target(f"https://h.example{number}.com/")
 
 
-def fail(evidence: Evidence, *, count: int = PLACES_MIN, tenants: int = 3, at: float = 0.0) -> None:
+def fail(evidence: Evidence, *, count: int = NETWORKS_MIN, tenants: int = 3, at: float = 0.0) -> None:
     for number in range(count):
         evidence.unreached(f"t{number % tenants}", target(number), "", at)
 
 
 def test_enough_places_of_three_tenants_show_an_outage() -> None:
     evidence = Evidence()
-    fail(evidence, count=PLACES_MIN - 1)
-    assert not evidence.is_wide(0.0)
+    fail(evidence, count=NETWORKS_MIN - 1)
+    assert not evidence.has_enough_networks(0.0)
     assert not evidence.shows_outage(0.0)
-    evidence.unreached("t0", target(PLACES_MIN), "", 0.0)
-    assert evidence.is_wide(0.0)
+    evidence.unreached("t0", target(NETWORKS_MIN), "", 0.0)
+    assert evidence.has_enough_networks(0.0)
     assert evidence.shows_outage(0.0)
     assert evidence.shows_outage(EVIDENCE_WINDOW_S)
     assert not evidence.shows_outage(EVIDENCE_WINDOW_S + 0.1)
@@ -69,15 +69,15 @@ def test_two_of_many_tenants_do_not_show_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "address", "place"),
+    ("name", "address", "network"),
     [
         ("a.example.com", "", "example.com"), ("b.c.example.com", "", "example.com"),
         ("a.example.com", "192.0.2.7", "192.0.2.0/24"), ("192.0.2.9", "", "192.0.2.0/24"),
         ("2001:db8:1:2::1", "", "2001:db8:1::/48"), ("localhost", "", "localhost"),
     ],
 )  # fmt: skip
-def test_a_host_is_counted_by_its_network_or_zone(name: str, address: str, place: str) -> None:
-    assert place_of(name, address) == place
+def test_a_host_is_counted_by_its_network_or_zone(name: str, address: str, network: str) -> None:
+    assert network_of(name, address) == network
 
 
 def test_many_names_in_one_place_count_once() -> None:
@@ -87,7 +87,7 @@ def test_many_names_in_one_place_count_once() -> None:
             evidence.unreached(tenant, parse_target(f"https://h{number}.example.com/"), "", 0.0)
             evidence.unreached(tenant, target(number), "192.0.2.7", 0.0)
     assert not evidence.shows_outage(0.0)
-    assert not evidence.is_wide(0.0)
+    assert not evidence.has_enough_networks(0.0)
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_memory_of_hosts_is_bounded_and_ends() -> None:
     for number in range(HOSTS_OF_TENANT_MAX + 5):
         evidence.unreached("a", target(number), "", float(number))
     assert len(evidence.in_turn(50.0)) == HOSTS_OF_TENANT_MAX
-    assert evidence.is_wide(HOSTS_REMEMBERED_S)
-    assert not evidence.is_wide(HOSTS_REMEMBERED_S + 100)
+    assert evidence.has_enough_networks(HOSTS_REMEMBERED_S)
+    assert not evidence.has_enough_networks(HOSTS_REMEMBERED_S + 100)
     for number in range(TENANTS_MAX + 5):
         evidence.reached(f"t{number}", target(1000 + number), "", 60.0)
     assert len(evidence.in_turn(60.0)) == TENANTS_MAX
@@ -148,7 +148,7 @@ def test_no_course_shows_an_outage_unless_all_failed_since_the_last_connection(
         latest = {(each[1], each[2]): each[0] for each in happened if not each[3]}
         failed = {key for key, at in latest.items() if at > last and at >= now - EVIDENCE_WINDOW_S}
         tenants = {each[1] for each in happened}
-        expected = len({key[1] for key in failed}) >= PLACES_MIN and len({key[0] for key in failed}) >= min(
+        expected = len({key[1] for key in failed}) >= NETWORKS_MIN and len({key[0] for key in failed}) >= min(
             3, len(tenants)
         )
         assert evidence.shows_outage(now) is expected

@@ -1,8 +1,8 @@
 """Measurement of one receiver: outcomes are gathered for a second or longer, in memory only."""
 
 from actors.machine.outcome import Answered, Failed, Verdict, judge, retry_after_s
-from actors.machine.pace.pace import Observed
-from actors.machine.pace.rate_headers import QUOTA_HEADERS, Quota, quotas
+from actors.machine.pace.pace import Observation
+from actors.machine.pace.quota_headers import QUOTA_HEADERS, Quota, quotas
 
 SPAN_MIN_S = 1.0
 """Shortest span whose rates count. Observations are this far apart, so at most as many facts are written."""
@@ -15,27 +15,28 @@ LATENCIES_MAX = 64
 class _Span:
     """The outcomes since the first attempt of a span."""
 
-    __slots__ = ("accepted", "answers", "held", "in_flight", "latencies", "overloaded", "refused_began_at",
-                 "since", "started", "throttled")  # fmt: skip
+    __slots__ = ("accepted", "answers", "in_flight_max", "latencies", "limit_was_reached", "overloaded",
+                 "refused_began_at", "since", "started", "throttled")  # fmt: skip
 
     def __init__(self, since: float | None = None) -> None:
         self.since = since
-        self.started = self.accepted = self.answers = self.throttled = self.overloaded = self.in_flight = 0
+        self.started = self.accepted = self.answers = self.throttled = self.overloaded = 0
+        self.in_flight_max = 0
         self.refused_began_at = 0.0
         self.latencies = list[float]()
-        self.held = False
+        self.limit_was_reached = False
 
 
-class Measurement:
+class PaceMeasurement:
     """The outcomes since the last observation, and what counts of the span before."""
 
-    __slots__ = ("_latency_ms", "_rates", "_refused_at", "_span", "_told_at")
+    __slots__ = ("_latency_ms", "_quotas_at", "_rates", "_refused_at", "_span")
 
     def __init__(self) -> None:
         self._span = _Span()
         self._rates = (0.0, 0.0)
         self._latency_ms: float | None = None
-        self._refused_at = self._told_at = float("-inf")
+        self._refused_at = self._quotas_at = float("-inf")
 
     def start(self, now: float, in_flight: int) -> None:
         """Count an attempt that starts, and of which there are so many in flight with it."""
@@ -43,11 +44,11 @@ class Measurement:
         if span.since is None:
             span.since = now
         span.started += 1
-        span.in_flight = max(span.in_flight, in_flight)
+        span.in_flight_max = max(span.in_flight_max, in_flight)
 
-    def hold(self) -> None:
-        """A learnt limit holds attempts back."""
-        self._span.held = True
+    def reach_limit(self) -> None:
+        """Note that a learnt limit holds attempts back."""
+        self._span.limit_was_reached = True
 
     def end(self, outcome: Answered | Failed, now: float) -> bool:
         """Count the outcome of an attempt. True if an observation is due: after a span, or a refusal."""
@@ -78,7 +79,7 @@ class Measurement:
         """True if an attempt was refused since the last observation."""
         return bool(self._span.throttled or self._span.overloaded)
 
-    def told(self, outcome: Answered | Failed, now: float) -> tuple[Quota, ...]:
+    def quotas_to_observe(self, outcome: Answered | Failed, now: float) -> tuple[Quota, ...]:
         """The quotas in the headers of the answer, if they are worth an observation now.
 
         A time in `Retry-After` is the receiver's own word on when to continue, so then they do not count.
@@ -88,12 +89,12 @@ class Measurement:
         if judge(outcome, now) is Verdict.THROTTLED and retry_after_s(outcome, now):
             return ()
         found = quotas(outcome, now)
-        if not found or (now - self._told_at < SPAN_MIN_S and all(quota.left >= 1 for quota in found)):
+        if not found or (now - self._quotas_at < SPAN_MIN_S and all(quota.left >= 1 for quota in found)):
             return ()
-        self._told_at = now
+        self._quotas_at = now
         return found
 
-    def observe(self, now: float, resumes_at: float) -> Observed:
+    def observe(self, now: float, resumes_at: float) -> Observation:
         """The observation until now; the next one begins.
 
         Of this span and the one before, the higher rates and the lower latency count: one bad second is no
@@ -111,10 +112,11 @@ class Measurement:
         if refused:
             self._refused_at = now
         self._span = _Span(None if refused else now)
-        started_at_least = span.started / max(length, SPAN_MIN_S)
-        return Observed(
-            started=rates[0], started_at_least=started_at_least, accepted=rates[1], answers=span.answers,
-            throttled=span.throttled, overloaded=span.overloaded, refused_began_at=span.refused_began_at,
-            held=span.held, in_flight=span.in_flight, resumes_at=resumes_at,
+        started_per_s_min = span.started / max(length, SPAN_MIN_S)
+        return Observation(
+            started_per_s=rates[0], started_per_s_min=started_per_s_min, accepted_per_s=rates[1],
+            answers=span.answers, throttled=span.throttled, overloaded=span.overloaded,
+            refused_began_at=span.refused_began_at, limit_was_reached=span.limit_was_reached,
+            in_flight_max=span.in_flight_max, resumes_at=resumes_at,
             latency_ms=min(known) if latency_ms is not None else None,
         )  # fmt: skip

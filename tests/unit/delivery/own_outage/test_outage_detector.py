@@ -1,4 +1,4 @@
-"""The watch: doubtful failures wait for a verdict, an outage ends with the first connection."""
+"""The detector: doubtful failures wait for a verdict, an outage ends with the first connection."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from actors.machine.outcome import OUTAGE, Answered, Failed, NotSent, Outcome
 from actors.ports import Attempt
 from angarium.delivery.http_exchange.target import Target
 from angarium.delivery.http_exchange.transport import Failure, FailureKind, Request, Response
-from angarium.delivery.own_outage.evidence import PLACES_MIN
-from angarium.delivery.own_outage.watch import ASKED_EVERY_S, WITNESS_PATIENCE_S, OutageWatch
+from angarium.delivery.own_outage.evidence import NETWORKS_MIN
+from angarium.delivery.own_outage.outage_detector import FIRST_PROBE_AFTER_S, ROUNDS_PAUSE_S, OutageDetector
 from angarium.delivery.sender import HttpSender
 from tests.unit.worlds.values import answer, event
 from tests.unit.worlds.virtual_time import in_virtual_time
@@ -33,10 +33,10 @@ class Network:
         self.proxied = set[str]()
         self.probe_s = 0.01
         self.probes_say_nothing = False
-        self.watch = OutageWatch(self.probe, has_own_path=lambda policy: policy.url in self.proxied)
+        self.detector = OutageDetector(self.probe, has_own_path=lambda policy: policy.url in self.proxied)
         self.changes = list[bool]()
-        self.watch.on_change(lambda: self.changes.append(self.watch.since is not None))
-        self.sender = HttpSender(self, watch=self.watch)
+        self.detector.on_change(lambda: self.changes.append(self.detector.since is not None))
+        self.sender = HttpSender(self, detector=self.detector)
         self.failed = UNREACHED
 
     async def probe(self, tenant: str, target: Target) -> bool | None:
@@ -48,13 +48,13 @@ class Network:
         return not self.is_down and host not in self.dead
 
     async def post(self, request: Request) -> Response | Failure:
-        """The transport: it tells the watch of each connection."""
+        """The transport: it tells the detector of each connection."""
         target = request.target
         await asyncio.sleep(0.001)
         proxied = any(url.startswith(target.origin) for url in self.proxied)
         if proxied or target.host.startswith("127.") or self.reaches(target.host):
             if not proxied:
-                self.watch.connected(request.receiver, target, "")
+                self.detector.connected(request.receiver, target, "")
             return OK if request.may_start() else LAPSED
         failed = self.failed
         return Failure(
@@ -76,7 +76,7 @@ class Network:
             sequence=1, ordinal=1, shapings=(), **given,
         ))  # fmt: skip
 
-    async def all(self, count: int = PLACES_MIN, tenants: str = "abc", first: int = 0) -> list[Outcome]:
+    async def all(self, count: int = NETWORKS_MIN, tenants: str = "abc", first: int = 0) -> list[Outcome]:
         numbers = range(first, first + count)
         made = [self.attempt(tenants[each % len(tenants)], each) for each in numbers]
         return await asyncio.gather(*made)
@@ -107,7 +107,7 @@ async def test_no_failure_of_an_outage_is_a_receivers_not_even_the_first() -> No
     assert network.changes == [True]
     began = now()
     assert errors(await network.all()) == {OUTAGE}
-    assert now() - began < WITNESS_PATIENCE_S
+    assert now() - began < FIRST_PROBE_AFTER_S
 
 
 @in_virtual_time
@@ -127,7 +127,7 @@ async def test_an_answer_of_any_host_is_the_verdict_at_once() -> None:
     assert not dead.done()
     assert isinstance(await network.attempt("a", 3), Answered)
     assert await dead == UNREACHED
-    assert (network.probed, now() < WITNESS_PATIENCE_S) == ([], True)
+    assert (network.probed, now() < FIRST_PROBE_AFTER_S) == ([], True)
 
 
 @pytest.mark.parametrize("error", ["tls", "protocol", "headers_too_large"])
@@ -145,7 +145,7 @@ async def test_a_host_that_breaks_off_was_reached(error: str) -> None:
 @in_virtual_time
 async def test_a_node_that_sends_to_few_places_waits_for_nothing() -> None:
     network = Network()
-    await network.all(PLACES_MIN - 2)
+    await network.all(NETWORKS_MIN - 2)
     network.is_down = True
     began = now()
     assert await network.attempt("a", 3) == UNREACHED
@@ -159,7 +159,7 @@ async def test_dead_receivers_alone_have_one_host_asked_every_five_seconds() -> 
     began = now()
     while now() - began < 60:
         assert await network.attempt("b", 7) == UNREACHED
-    assert len(network.probed) <= 60 / ASKED_EVERY_S + 1
+    assert len(network.probed) <= 60 / ROUNDS_PAUSE_S + 1
 
 
 @in_virtual_time
@@ -167,7 +167,7 @@ async def test_an_attacker_with_dead_hosts_of_three_tenants_stops_no_other_tenan
     network = await known()
     await network.attempt("victim", 99)
     await network.all()  # The attacker's hosts were reached last, and die all at once.
-    network.dead = {f"45.0.{number}.1" for number in range(PLACES_MIN)}
+    network.dead = {f"45.0.{number}.1" for number in range(NETWORKS_MIN)}
     assert errors(await network.all()) == {"connect"}
     assert network.changes == []
     assert isinstance(await network.attempt("victim", 99), Answered)
@@ -177,12 +177,12 @@ async def test_an_attacker_with_dead_hosts_of_three_tenants_stops_no_other_tenan
 async def test_the_first_waiting_tenant_that_is_reached_ends_a_false_outage() -> None:
     """A tenant that this node has not sent to yet cannot be asked; its first event is enough."""
     network = Network()
-    network.dead = {f"45.0.{number}.1" for number in range(PLACES_MIN)}
+    network.dead = {f"45.0.{number}.1" for number in range(NETWORKS_MIN)}
     assert OUTAGE in errors(await network.all())
     assert errors(await network.all()) == {OUTAGE}
     began, quiet = now(), Policy(url="https://45.0.99.1/")
-    assert not network.watch.may_try("quiet.r", quiet)
-    await until(lambda: network.watch.may_try("quiet.r", quiet))
+    assert not network.detector.may_try("quiet.r", quiet)
+    await until(lambda: network.detector.may_try("quiet.r", quiet))
     assert now() - began < 0.1
     assert network.changes == [True, False]
 
@@ -198,18 +198,18 @@ async def test_an_outage_ends_with_a_probe_and_can_begin_again() -> None:
     for _ in range(2):
         network.is_down = True
         assert errors(await network.all(3)) == {OUTAGE}
-        assert not network.watch.may_try("a.r0", Policy(url="https://45.0.0.1/"))
+        assert not network.detector.may_try("a.r0", Policy(url="https://45.0.0.1/"))
         probes = len(network.probed)
         await asyncio.sleep(30)
-        assert network.watch.since is not None
+        assert network.detector.since is not None
         assert 20 < len(network.probed) - probes <= 4 * 31
-        assert len(set(network.probed[probes:])) == PLACES_MIN
+        assert len(set(network.probed[probes:])) == NETWORKS_MIN
         network.is_down = False
-        await until(lambda: network.watch.since is None)
-        await asyncio.sleep(ASKED_EVERY_S)
+        await until(lambda: network.detector.since is None)
+        await asyncio.sleep(ROUNDS_PAUSE_S)
         assert await network.attempt("a", 0) == answer(200)
     assert network.changes == [True, False, True, False]
-    assert network.watch.begun == 2
+    assert network.detector.outage_count == 2
 
 
 @in_virtual_time
@@ -221,12 +221,12 @@ async def test_answers_of_this_machine_and_through_a_proxy_prove_nothing() -> No
     await asyncio.sleep(0.1)
     for url in ("https://127.0.0.5/", "https://45.0.77.1/"):
         assert isinstance(await network.to("a.near", url), Answered)
-        assert network.watch.may_try("a.near", Policy(url=url))
+        assert network.detector.may_try("a.near", Policy(url=url))
     assert errors(list(await made)) == {OUTAGE}
     for url in ("https://127.0.0.5/", "https://45.0.77.1/"):
         assert isinstance(await network.to("a.near", url), Answered)
-        assert network.watch.may_try("a.near", Policy(url=url))
-    assert network.watch.since is not None
+        assert network.detector.may_try("a.near", Policy(url=url))
+    assert network.detector.since is not None
     await asyncio.sleep(10)
     assert not {"127.0.0.5", "45.0.77.1"} & set(network.probed)
 
@@ -236,7 +236,7 @@ async def test_a_silent_connection_is_judged_like_the_others() -> None:
     """A kept connection breaks off or falls silent in an outage; that alone is no evidence for it."""
     network = await known()
     network.failed = Failed(error="timeout", detail="no answer", latency_ms=1.0)
-    network.dead = {f"45.0.{number}.1" for number in range(PLACES_MIN)}
+    network.dead = {f"45.0.{number}.1" for number in range(NETWORKS_MIN)}
     network.probes_say_nothing = True
     assert errors(await network.all()) == {"timeout"}
     assert network.changes == []
@@ -256,12 +256,12 @@ async def test_our_other_failures_do_not_wait() -> None:
 
 
 @in_virtual_time
-async def test_a_watch_that_is_closed_keeps_no_attempt() -> None:
+async def test_a_detector_that_is_closed_keeps_no_attempt() -> None:
     network = await known()
     network.is_down = True
     held = asyncio.create_task(network.attempt("a", 3))
     await asyncio.sleep(0.1)
-    network.watch.close()
+    network.detector.close()
     assert await held == UNREACHED
 
 
@@ -276,11 +276,11 @@ async def test_a_defect_in_a_probe_stops_no_other(caplog: pytest.LogCaptureFixtu
             raise ZeroDivisionError
         return await probe(tenant, target)
 
-    network.watch.probe = breaks_once
+    network.detector.probe = breaks_once
     network.is_down = True
     assert OUTAGE in errors(await network.all())
     network.is_down = False
-    await until(lambda: network.watch.since is None)
+    await until(lambda: network.detector.since is None)
     assert "outage.probe_broken" in [each.getMessage() for each in caplog.records]
 
 
@@ -290,13 +290,13 @@ async def test_many_tenants_with_dead_hosts_hide_no_other() -> None:
     network.dead = {f"45.0.{number}.1" for number in range(250)}
     for _ in range(2):
         await network.all()
-    assert network.watch.since is not None
+    assert network.detector.since is not None
     network.probe_s = 2.0
     for number in range(200):
-        assert not network.watch.may_try(f"evil{number}.r", Policy(url=f"https://45.0.{number}.1/"))
+        assert not network.detector.may_try(f"evil{number}.r", Policy(url=f"https://45.0.{number}.1/"))
     began = now()
-    assert not network.watch.may_try("quiet.r", Policy(url="https://45.0.255.1/"))
-    await until(lambda: network.watch.since is None)
+    assert not network.detector.may_try("quiet.r", Policy(url="https://45.0.255.1/"))
+    await until(lambda: network.detector.since is None)
     assert now() - began < 15
 
 

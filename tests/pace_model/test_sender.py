@@ -4,11 +4,11 @@ from itertools import pairwise
 from random import Random
 
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX
-from actors.machine.pace.in_force import Together
+from actors.machine.pace.combined import CombinedRules
 from actors.machine.state import OPEN_MAX
-from tests.plants.receivers import Headers, Reply
-from tests.plants.sender import Sender, SenderProfile
-from tests.plants.timeline import Timeline
+from tests.pace_model.receivers import Headers, Reply
+from tests.pace_model.sender import Sender, SenderProfile
+from tests.pace_model.timeline import Timeline
 
 
 class ScriptedPlant:
@@ -34,7 +34,7 @@ def sent(
 ) -> tuple[Sender, list[float]]:
     timeline = Timeline()
     plant = ScriptedPlant(timeline, *answers, latency_s=latency_s)
-    sender = Sender(timeline, plant, profile, Together(), Random(1), length_s)
+    sender = Sender(timeline, plant, profile, CombinedRules(), Random(1), length_s)
     timeline.plan(0.0, sender.start)
     timeline.run_until(length_s)
     return sender, plant.times

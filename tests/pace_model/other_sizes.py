@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from actors.machine.bucket import RateLimit
-from tests.plants.cases import Case
-from tests.plants.receivers import ContendedService, HiddenLimit, WorkerPool
-from tests.plants.sender import SenderProfile
+from tests.pace_model.cases import Case
+from tests.pace_model.receivers import ContendedService, HiddenLimit, WorkerPool
+from tests.pace_model.sender import SenderProfile
 
 WIDE = SenderProfile(rate=RateLimit(400.0, 40), concurrency=128)
 

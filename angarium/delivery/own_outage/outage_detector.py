@@ -1,4 +1,4 @@
-"""The watch: waits with doubtful failures until there is a verdict, and ends an outage by probes.
+"""The detector: waits with doubtful failures until there is a verdict, and ends an outage by probes.
 
 A failure without contact to the receiver is doubtful until this node has reached any host since. Meanwhile
 its attempt counts as under way, and hosts that were reached before are asked: one, then four, then fifteen.
@@ -21,19 +21,19 @@ from actors.machine.outcome import OUTAGE, Answered, Failed, NotSent, Outcome
 from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_target
 from angarium.delivery.own_outage.evidence import Evidence, is_this_machine
 
-WITNESS_PATIENCE_S = 0.5
+FIRST_PROBE_AFTER_S = 0.5
 """Time that a doubtful failure waits for anything to be reached before a host is asked."""
-ROUNDS = (1, 4, 15)
+PROBES_PER_ROUND = (1, 4, 15)
 """Hosts that are asked at once, round by round, while none of them can be connected to."""
-ASKED_EVERY_S = 5.0
+ROUNDS_PAUSE_S = 5.0
 """Time from the end of one questioning to the next: dead receivers alone must not disturb other hosts."""
 PROBES_EVERY_S = 1.0
 PROBES_AT_ONCE = 4
 WAITING_PROBES_AT_ONCE = 64
 """Hosts of tenants with waiting events that are probed at a time: the dead ones of many tenants hide none."""
 WAITING_TENANTS_MAX = 1024
-WIDTH_KNOWN_FOR_S = 1.0
-"""Time for which it is believed that this node sends to few places, or to many."""
+NETWORKS_KNOWN_FOR_S = 1.0
+"""Time for which it is believed that this node sends to few networks, or to many."""
 DOUBTFUL = frozenset({"resolve", "connect", "timeout", "reset"})
 """Failures that an outage of this node can cause."""
 CONTACT = frozenset({"tls", "protocol", "headers_too_large"})
@@ -44,15 +44,15 @@ Probe = Callable[[str, Target], Awaitable[bool | None]]
 """Connects to a target for a tenant, and returns whether that succeeded; None if that is not certain."""
 
 
-class OutageWatch:
-    """The watch of one node; belongs to the event loop that runs when it is made.
+class OutageDetector:
+    """The detector of one node; belongs to the event loop that runs when it is made.
 
     - `probe`: makes a probe.
     - `address_of`: the address by which a target is known now; empty if there is none.
     - `has_own_path`: true for a receiver that is reached by another path (a proxy), which proves nothing.
     - `since`: when the outage was noticed, in the time of the loop; None without one.
-    - `doubts`: an answer matters now: it clears this node, or ends the outage.
-    - `begun`: how many outages there were; `probed`: how many probes were made.
+    - `awaits_contact`: an answer matters now: it clears this node, or ends the outage.
+    - `outage_count`: how many outages there were; `probed`: how many probes were made.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class OutageWatch:
         has_own_path: Callable[[Policy], bool] = lambda policy: False,
     ) -> None:
         self.since: float | None = None
-        self.doubts = False
-        self.begun = self.probed = 0
+        self.awaits_contact = False
+        self.outage_count = self.probed = 0
         self._loop = asyncio.get_running_loop()
         self.probe = probe
         self._address_of = address_of
@@ -78,7 +78,7 @@ class OutageWatch:
         self._waiting: dict[str, Target] = {}
         self._probed_tenants: set[str] = set()
         self._turn = 0
-        self._width, self._width_known_to = False, (-1.0, 0)
+        self._enough_networks, self._networks_known_to = False, (-1.0, 0)
         self._listeners: list[Callable[[], None]] = []
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -90,7 +90,7 @@ class OutageWatch:
         for task in (self._asking, self._probing):
             if task is not None:
                 task.cancel()
-        self._release(ours=False)
+        self._resolve(is_outage=False)
 
     # ---- what attempts tell
 
@@ -106,23 +106,23 @@ class OutageWatch:
         if target is not None:
             self.connected(receiver, target, self._address_of(target))
 
-    async def seen(self, receiver: str, policy: Policy, outcome: Outcome) -> Outcome:
+    async def attributed_outcome(self, receiver: str, policy: Policy, outcome: Outcome) -> Outcome:
         """The outcome as it counts."""
         match outcome:
             case Answered():
-                if self.doubts:
+                if self.awaits_contact:
                     self.answered(receiver, policy)
                 return outcome
             case Failed():
-                return await self.judged(receiver, policy, outcome)
+                return await self.attribute(receiver, policy, outcome)
             case NotSent():
                 return outcome
             case _:
                 assert_never(outcome)
 
-    async def judged(self, receiver: str, policy: Policy, failed: Failed) -> Failed:
+    async def attribute(self, receiver: str, policy: Policy, failed: Failed) -> Failed:
         """The failure as it counts: that of the receiver, or of this node, once that is known."""
-        if failed.error in CONTACT and self.doubts:
+        if failed.error in CONTACT and self.awaits_contact:
             self.answered(receiver, policy)
         target = self._target(policy) if failed.error in DOUBTFUL else None
         if target is None:
@@ -130,12 +130,12 @@ class OutageWatch:
         now = self._loop.time()
         if failed.unreached:
             self._evidence.unreached(tenant_of(receiver), target, self._address_of(target), now)
-        if self.since is None and not self._is_wide(now):
+        if self.since is None and not self._has_enough_networks(now):
             return failed
         if self.since is None:
             verdict: asyncio.Future[bool] = self._loop.create_future()
             self._held.append(verdict)
-            self.doubts = True
+            self.awaits_contact = True
             self._ask_soon()
             if not await verdict:
                 return failed
@@ -169,12 +169,12 @@ class OutageWatch:
         is_here = is_this_machine(target.host, self._address_of(target))
         return None if is_here or self._has_own_path(policy) else target
 
-    def _is_wide(self, now: float) -> bool:
-        until, added = self._width_known_to
-        if now >= until or (added != self._evidence.added and not self._width):
-            self._width = self._evidence.is_wide(now)
-            self._width_known_to = now + WIDTH_KNOWN_FOR_S, self._evidence.added
-        return self._width
+    def _has_enough_networks(self, now: float) -> bool:
+        until, added = self._networks_known_to
+        if now >= until or (added != self._evidence.hosts_added and not self._enough_networks):
+            self._enough_networks = self._evidence.has_enough_networks(now)
+            self._networks_known_to = now + NETWORKS_KNOWN_FOR_S, self._evidence.hosts_added
+        return self._enough_networks
 
     # ---- the verdict
 
@@ -186,20 +186,20 @@ class OutageWatch:
         """Ask hosts that were reached before, and judge what is held then, until nothing is."""
         try:
             while self._held:
-                await asyncio.sleep(max(WITNESS_PATIENCE_S, self._ask_after - self._loop.time()))
+                await asyncio.sleep(max(FIRST_PROBE_AFTER_S, self._ask_after - self._loop.time()))
                 cleared = await self._is_cleared()
-                self._ask_after = self._loop.time() + ASKED_EVERY_S
+                self._ask_after = self._loop.time() + ROUNDS_PAUSE_S
                 if cleared:
                     continue  # What is held by now has failed since.
                 if self._evidence.shows_outage(self._loop.time()):
                     self.begin()
                 else:
-                    self._release(ours=False)
+                    self._resolve(is_outage=False)
         finally:
-            self._release(ours=False)
+            self._resolve(is_outage=False)
 
     async def _is_cleared(self) -> bool:
-        for count in ROUNDS:
+        for count in PROBES_PER_ROUND:
             if not self._held:
                 return True
             witnesses = self._evidence.witnesses(self._loop.time())[:count]
@@ -229,17 +229,17 @@ class OutageWatch:
 
         return any(await asyncio.gather(*(reach(tenant, target) for tenant, target in hosts)))
 
-    def _release(self, *, ours: bool) -> None:
+    def _resolve(self, *, is_outage: bool) -> None:
         held, self._held = self._held, []
-        self.doubts = self.since is not None
+        self.awaits_contact = self.since is not None
         for each in held:
             if not each.done():
-                each.set_result(ours)
+                each.set_result(is_outage)
 
     def _host_reached(self) -> None:
         """Clear this node: something beyond this machine was reached."""
         if self._held:
-            self._release(ours=False)
+            self._resolve(is_outage=False)
         if self.since is not None:
             self._end()
 
@@ -248,19 +248,19 @@ class OutageWatch:
     def begin(self) -> None:
         """Begin the outage; all that is held is ours."""
         self.since = self._loop.time()
-        self.begun += 1
+        self.outage_count += 1
         self._waiting.clear()
         self._probed_tenants.clear()
         log.warning("outage.begun", extra={
             "why": "no host can be connected to", "remedy": "check this node's network, its firewall and DNS"
         })  # fmt: skip
         self._probing = self._loop.create_task(self._probe_until_over())
-        self._release(ours=True)
+        self._resolve(is_outage=True)
         self._tell()
 
     def _end(self) -> None:
         since, self.since = self.since, None
-        self.doubts = bool(self._held)
+        self.awaits_contact = bool(self._held)
         if self._probing is not None:
             self._probing.cancel()
         log.info("outage.over", extra={"seconds": round(self._loop.time() - (since or 0.0), 1)})

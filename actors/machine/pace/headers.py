@@ -5,8 +5,8 @@ from math import inf
 from msgspec import Struct
 from msgspec.structs import replace
 
-from actors.machine.pace.pace import Observed, Pace, PaceLimits, Told
-from actors.machine.pace.rate_headers import Quota
+from actors.machine.pace.pace import HeaderLimit, Observation, Pace, PaceLimits
+from actors.machine.pace.quota_headers import Quota
 
 RESET_MIN_S = 0.01
 """A reset that is nearer is one that is over."""
@@ -14,7 +14,7 @@ CHANGE_MIN = 0.1
 """A change that is smaller than this part is not worth a fact."""
 
 
-class RateHeaders(Struct, frozen=True):
+class HeadersRule(Struct, frozen=True):
     """Obeys the tightest of the quotas of which little is left.
 
     It sets no limit if the configured one, `limit` with `burst`, allows less until the reset anyway.
@@ -23,7 +23,7 @@ class RateHeaders(Struct, frozen=True):
     limit: float = inf
     burst: int = 0
 
-    def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
+    def learn(self, pace: Pace, observed: Observation, now: float) -> Pace:
         """The pace after the headers of an answer."""
         if not observed.quotas:
             return pace
@@ -34,7 +34,7 @@ class RateHeaders(Struct, frozen=True):
         if not little:
             return replace(pace, told=None) if in_force else pace
         tightest = min(little, key=lambda quota: (_spread(quota), -quota.reset_s))
-        told = Told(_spread(tightest), now + tightest.reset_s)
+        told = HeaderLimit(_spread(tightest), now + tightest.reset_s)
         if in_force and bool(in_force.per_second) == bool(told.per_second):
             rate_change = abs(told.per_second - in_force.per_second)
             if rate_change <= CHANGE_MIN * in_force.per_second and abs(told.until - in_force.until) < 2:

@@ -5,7 +5,7 @@ from random import Random
 
 from msgspec import Struct
 
-from tests.plants.receivers import (
+from tests.pace_model.receivers import (
     UNAVAILABLE,
     ContendedService,
     FaultyReceiver,
@@ -13,8 +13,8 @@ from tests.plants.receivers import (
     Plant,
     WorkerPool,
 )
-from tests.plants.sender import SenderProfile
-from tests.plants.timeline import Timeline
+from tests.pace_model.sender import SenderProfile
+from tests.pace_model.timeline import Timeline
 
 OUTAGE = (200.0, 10.0)
 """Beginning and length of an outage."""

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from tests.plants.__main__ import table
-from tests.plants.cases import CASES, Case, best_without_pauses
-from tests.plants.other_sizes import OTHER_SIZES
-from tests.plants.receivers import HiddenLimit, Plant, Reply, WorkerPool
-from tests.plants.sender import Sender, SenderProfile
-from tests.plants.timeline import Timeline
-from tests.plants.trials import LENGTH_S, RULES, jain_fairness, recovery_s, run_trial
+from tests.pace_model.__main__ import table
+from tests.pace_model.cases import CASES, Case, best_without_pauses
+from tests.pace_model.other_sizes import OTHER_SIZES
+from tests.pace_model.receivers import HiddenLimit, Plant, Reply, WorkerPool
+from tests.pace_model.sender import Sender, SenderProfile
+from tests.pace_model.timeline import Timeline
+from tests.pace_model.trials import LENGTH_S, RULES, jain_fairness, recovery_s, run_trial
 
 SHORT_S = 240
 LOST_MAX, REFUSED_MAX, RECOVERY_MAX_S, FAIRNESS_MIN, FACTS_MAX = 0.15, 0.01, 60.0, 0.9, 1.0

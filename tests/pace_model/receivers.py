@@ -11,7 +11,7 @@ from math import exp
 from random import Random
 from typing import Protocol
 
-from tests.plants.timeline import Timeline
+from tests.pace_model.timeline import Timeline
 
 Headers = tuple[tuple[str, str], ...]
 Reply = Callable[[int, Headers], None]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.machine.outcome import Answered
-from actors.machine.pace.rate_headers import HEADER_MAX, RESET_MAX_S, Quota, quotas
+from actors.machine.pace.quota_headers import HEADER_MAX, RESET_MAX_S, Quota, quotas
 
 NOW = 1_705_420_500.0
 DATE = "Tue, 16 Jan 2024 15:55:00 GMT"

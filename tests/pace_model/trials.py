@@ -5,17 +5,17 @@ from random import Random
 
 from msgspec import Struct
 
-from actors.machine.pace.after_429 import After429
-from actors.machine.pace.concurrency import CountedRefusals
-from actors.machine.pace.in_force import Together
+from actors.machine.pace.after_429 import After429Rule
+from actors.machine.pace.combined import CombinedRules
+from actors.machine.pace.concurrency import ConcurrencyRule
+from actors.machine.pace.headers import HeadersRule
 from actors.machine.pace.pace import PaceRule
-from actors.machine.pace.smart import Smart
-from actors.machine.pace.told import RateHeaders
-from tests.plants.cases import Case
-from tests.plants.other_rules import FewWaiting, LatencyGradient
-from tests.plants.receivers import HiddenLimit, WorkerPool
-from tests.plants.sender import Sender, SenderProfile
-from tests.plants.timeline import Timeline
+from actors.machine.pace.smart import SmartRule
+from tests.pace_model.cases import Case
+from tests.pace_model.other_rules import FewWaiting, LatencyGradient
+from tests.pace_model.receivers import HiddenLimit, WorkerPool
+from tests.pace_model.sender import Sender, SenderProfile
+from tests.pace_model.timeline import Timeline
 
 LEARNT_S = 120
 """Time after which a rule has learnt: the steady state begins."""
@@ -45,21 +45,21 @@ class Score(Struct, frozen=True, kw_only=True):
 
 
 def _with_headers(rule: PaceRule, profile: SenderProfile) -> PaceRule:
-    return Together((RateHeaders(profile.rate.per_second), rule))
+    return CombinedRules((HeadersRule(profile.rate.per_second), rule))
 
 
 HEADERS = "headers"
 """Rules with that name differ from others only on plants that tell something."""
 RULES: dict[str, Callable[[SenderProfile], PaceRule]] = {
-    "none": lambda profile: Together(),
-    "after_429": lambda profile: After429(profile.rate.per_second),
-    HEADERS: lambda profile: RateHeaders(profile.rate.per_second),
-    f"{HEADERS}, after_429": lambda profile: _with_headers(After429(profile.rate.per_second), profile),
-    "AIMD": lambda profile: CountedRefusals(profile.concurrency),
+    "none": lambda profile: CombinedRules(),
+    "after_429": lambda profile: After429Rule(profile.rate.per_second),
+    HEADERS: lambda profile: HeadersRule(profile.rate.per_second),
+    f"{HEADERS}, after_429": lambda profile: _with_headers(After429Rule(profile.rate.per_second), profile),
+    "AIMD": lambda profile: ConcurrencyRule(profile.concurrency),
     "gradient": lambda profile: LatencyGradient(profile.concurrency),
     "Vegas": lambda profile: FewWaiting(profile.concurrency),
-    "smart": lambda profile: Smart(profile.rate.per_second),
-    f"{HEADERS}, smart": lambda profile: _with_headers(Smart(profile.rate.per_second), profile),
+    "smart": lambda profile: SmartRule(profile.rate.per_second),
+    f"{HEADERS}, smart": lambda profile: _with_headers(SmartRule(profile.rate.per_second), profile),
 }
 """The rules of the table. `headers, after_429` is the default of the contract."""
 

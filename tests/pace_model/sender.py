@@ -18,9 +18,9 @@ from actors.machine.outcome import Answered, Failed, Verdict, judge, retry_after
 from actors.machine.pace.pace import Pace, PaceLimits, PaceRule
 from actors.machine.scheduling.learnt_pace import DUE_WITHIN_S
 from actors.machine.state import OPEN_MAX
-from actors.memory.pacing import Pacing
-from tests.plants.receivers import Headers, Plant
-from tests.plants.timeline import Timeline
+from actors.memory.pace_memory import PaceMemory
+from tests.pace_model.receivers import Headers, Plant
+from tests.pace_model.timeline import Timeline
 
 NEVER = float("inf")
 LISTENING = Adaptive()
@@ -75,7 +75,7 @@ class Sender:
         )
         self.tally = CountsBySecond(length_s)
         self.pace = Pace()
-        self._pacing = Pacing()
+        self._pace_memory = PaceMemory()
         self._bucket = Bucket(float(profile.rate.burst), 0.0, 0)
         self._in_flight = 0
         self._deadlines = deque[_Attempt]()
@@ -105,7 +105,7 @@ class Sender:
                 return
             self._send(heapq.heappop(self._retries)[2] if due else 0)
         if at_once == limits.in_flight:
-            self._pacing.hold()
+            self._pace_memory.reach_limit()
 
     @property
     def open_events(self) -> int:
@@ -114,7 +114,7 @@ class Sender:
 
     def take_over(self) -> None:
         """Continue as another owner would: with the recorded pace, and without what was only measured."""
-        self._pacing = Pacing(self._pacing.paced_at)
+        self._pace_memory = PaceMemory(self._pace_memory.paced_at)
 
     def _at_once(self, limits: PaceLimits) -> int:
         if self._profile.strict or self._failures_in_a_row >= FAILURES_IN_A_ROW_MAX:
@@ -124,9 +124,9 @@ class Sender:
     def _take(self, limits: PaceLimits, now: float) -> bool:
         """True if a token could be taken and is due; if not, a wake-up is planned for that time."""
         rate, learnt = self._profile.rate, limits.per_second
-        if learnt is not None and now < (due_at := self._pacing.paced_at + 1 / learnt):
+        if learnt is not None and now < (due_at := self._pace_memory.paced_at + 1 / learnt):
             # A rate that grows makes it due sooner, as in `learnt_pace`.
-            self._pacing.hold()
+            self._pace_memory.reach_limit()
             self._wake(min(due_at, now + DUE_WITHIN_S))
             return False
         bucket = refill(self._bucket, rate, now, 0)
@@ -134,7 +134,7 @@ class Sender:
         self._bucket = taken or bucket
         if taken is None:
             self._wake(next_token_at(bucket, rate))
-        elif learnt is not None or self._pacing.is_paced:
+        elif learnt is not None or self._pace_memory.is_paced:
             self._bucket = Bucket(min(1.0, taken.tokens), taken.at, taken.epoch)
         return taken is not None
 
@@ -153,7 +153,7 @@ class Sender:
         attempt = _Attempt(failures, now)
         self._in_flight += 1
         self.tally.attempts[int(now)] += 1
-        self._pacing.start(now, self._in_flight, self._rule.limits(self.pace, now).per_second)
+        self._pace_memory.start(now, self._in_flight, self._rule.limits(self.pace, now).per_second)
         self._deadlines.append(attempt)
         if len(self._deadlines) == 1:
             self._timeline.plan(now + self._profile.timeout_s, self._time_out)
@@ -208,11 +208,11 @@ class Sender:
     def _learn(self, outcome: Answered | Failed) -> None:
         now, pace = self._timeline.now, self.pace
         resumes_at = max(self._throttled_until, self._backoff_until)
-        for observed in self._pacing.end(LISTENING, outcome, now, resumes_at):
+        for observed in self._pace_memory.end(LISTENING, outcome, now, resumes_at):
             pace = self._rule.learn(pace, observed, now)
         if pace is not self.pace:
             self.pace = pace
-            self._pacing.recorded(now)
+            self._pace_memory.recorded(now)
             self.tally.facts += 1
 
     def _backoff_s(self, failures: int) -> float:

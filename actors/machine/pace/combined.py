@@ -7,22 +7,22 @@ from msgspec import Struct
 
 from actors.configuration.policy import Adaptive, Policy
 from actors.machine.bucket import RateLimit
-from actors.machine.pace.after_429 import After429
-from actors.machine.pace.concurrency import CountedRefusals
-from actors.machine.pace.pace import Observed, Pace, PaceLimits, PaceRule, not_ahead
-from actors.machine.pace.smart import Smart
-from actors.machine.pace.told import RateHeaders
+from actors.machine.pace.after_429 import After429Rule
+from actors.machine.pace.concurrency import ConcurrencyRule
+from actors.machine.pace.headers import HeadersRule
+from actors.machine.pace.pace import Observation, Pace, PaceLimits, PaceRule, not_ahead
+from actors.machine.pace.smart import SmartRule
 
 SLOW_PART = 0.1
 """If the configured rate is below `rate_min`, this part of it is the lowest rate instead."""
 
 
-class Together(Struct, frozen=True):
+class CombinedRules(Struct, frozen=True):
     """These rules, of which none knows another; without any, nothing is learnt."""
 
     rules: tuple[PaceRule, ...] = ()
 
-    def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
+    def learn(self, pace: Pace, observed: Observation, now: float) -> Pace:
         """The pace after each rule has learnt."""
         pace = not_ahead(pace, now)
         for rule in self.rules:
@@ -49,24 +49,24 @@ class Together(Struct, frozen=True):
         )  # fmt: skip
 
 
-def rules_in_force(policy: Policy, limit: RateLimit | None) -> Together:
+def rules_in_force(policy: Policy, limit: RateLimit | None) -> CombinedRules:
     """The rules that the configuration asks for, under the rate limit in force."""
     concurrency = 1 if policy.order == "strict" else policy.concurrency
     return _rules(policy.adaptive, limit, concurrency)
 
 
 @lru_cache(maxsize=256)
-def _rules(adaptive: Adaptive, configured: RateLimit | None, concurrency: int) -> Together:
+def _rules(adaptive: Adaptive, configured: RateLimit | None, concurrency: int) -> CombinedRules:
     """The rules; cached, since many receivers have the same, and each step of a learnt one needs them."""
     rules, per_second = list[PaceRule](), None if configured is None else configured.per_second
     limit = inf if per_second is None else per_second
     rate_min = adaptive.rate_min if adaptive.rate_min < limit else SLOW_PART * limit
     if adaptive.headers:
-        rules.append(RateHeaders(limit, 0 if configured is None else configured.burst))
-    if adaptive.after_429 and not adaptive.smart:  # Smart learns from a 429 by itself, and lowers less.
-        rules.append(After429(per_second, rate_min))
+        rules.append(HeadersRule(limit, 0 if configured is None else configured.burst))
+    if adaptive.after_429 and not adaptive.smart:  # It learns from a 429 by itself, and lowers less.
+        rules.append(After429Rule(per_second, rate_min))
     if adaptive.concurrency and concurrency > 1:
-        rules.append(CountedRefusals(concurrency))
+        rules.append(ConcurrencyRule(concurrency))
     if adaptive.smart:
-        rules.append(Smart(limit, rate_min, inf if adaptive.rate_max is None else adaptive.rate_max))
-    return Together(tuple(rules))
+        rules.append(SmartRule(limit, rate_min, inf if adaptive.rate_max is None else adaptive.rate_max))
+    return CombinedRules(tuple(rules))

@@ -1,4 +1,4 @@
-"""The table of rules and plants: `python -m tests.plants`.
+"""The table of rules and plants: `python -m tests.pace_model`.
 
 Each cell has the part of the oracle's deliveries that is lost after two minutes, and the part of the
 attempts that is refused, both in per cent. The last rows have the worst of all plants: recovery after a
@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable, Sequence
 
 from actors.machine.pace.pace import PaceRule
-from tests.plants.cases import CASES, Case
-from tests.plants.other_sizes import OTHER_SIZES
-from tests.plants.sender import SenderProfile
-from tests.plants.trials import HEADERS, LENGTH_S, RULES, Score, run_trial
+from tests.pace_model.cases import CASES, Case
+from tests.pace_model.other_sizes import OTHER_SIZES
+from tests.pace_model.sender import SenderProfile
+from tests.pace_model.trials import HEADERS, LENGTH_S, RULES, Score, run_trial
 
 
 def score_cell(scores: Sequence[Score]) -> str:
@@ -59,7 +59,7 @@ def table(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.plants", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.pace_model", description=__doc__)
     parser.add_argument("--rules", nargs="*", default=list(RULES), metavar="NAME", help="only these")
     parser.add_argument("--plants", nargs="*", metavar="NAME", help="only those whose name has one of these")
     parser.add_argument("--other-sizes", action="store_true", help="plants on which no number was tuned")

@@ -6,14 +6,14 @@ for a measurement. Most receivers never have it.
 
 from actors.configuration.policy import Adaptive
 from actors.machine.outcome import Answered, Failed
-from actors.machine.pace.pace import Observed
-from actors.memory.measurement import SPAN_MIN_S, Measurement
+from actors.machine.pace.pace import Observation
+from actors.memory.pace_measurement import SPAN_MIN_S, PaceMeasurement
 
 LATE_MAX_S = 0.01
 """Lateness of an attempt under a learnt rate that the next one makes up for."""
 
 
-class Pacing:
+class PaceMemory:
     """Measures one receiver, and observes it so seldom that at most one fact a second follows.
 
     - `paced_at`: when the last attempt was due under a learnt rate.
@@ -25,7 +25,7 @@ class Pacing:
     def __init__(self, paced_at: float = 0.0) -> None:
         self.paced_at = paced_at
         self.is_paced = False
-        self._measurement = Measurement()
+        self._measurement = PaceMeasurement()
         self._fact_due_at = float("-inf")
 
     def start(self, now: float, in_flight: int, per_second: float | None) -> None:
@@ -39,23 +39,23 @@ class Pacing:
             # A wake-up that is a little late does not lower the rate.
             self.paced_at = max(self.paced_at + spacing_s, now - min(LATE_MAX_S, spacing_s))
 
-    def hold(self) -> None:
+    def reach_limit(self) -> None:
         """Note that a learnt limit holds attempts back."""
-        self._measurement.hold()
+        self._measurement.reach_limit()
 
     def end(
         self, adaptive: Adaptive, outcome: Answered | Failed, now: float, resumes_at: float
-    ) -> tuple[Observed, ...]:
+    ) -> tuple[Observation, ...]:
         """Count the outcome of an attempt. The observations that are due now, if any.
 
         What lowers a limit counts at once, even if the next fact is not due for up to a second; then the fact
         after it waits for longer.
         """
-        due_in_s, observed = self._fact_due_at - now, tuple[Observed, ...]()
-        if adaptive.headers and (quotas := self._measurement.told(outcome, now)):
+        due_in_s, observed = self._fact_due_at - now, tuple[Observation, ...]()
+        if adaptive.headers and (quotas := self._measurement.quotas_to_observe(outcome, now)):
             is_empty = not all(quota.left >= 1 for quota in quotas)
             if due_in_s <= (SPAN_MIN_S if is_empty else 0):
-                observed = (Observed(quotas=quotas, resumes_at=resumes_at),)
+                observed = (Observation(quotas=quotas, resumes_at=resumes_at),)
         if self._measurement.end(outcome, now) and (
             observed or due_in_s <= (SPAN_MIN_S if self._measurement.is_refused else 0)
         ):
