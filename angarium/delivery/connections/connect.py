@@ -60,7 +60,7 @@ async def allowed_addresses(
     """The addresses that may be connected to; the name is resolved when it is the tenant's turn."""
     try:
         async with asyncio.timeout_at(deadline):
-            verdict = await guard.judge(target, tenant_of(receiver))
+            verdict = await guard.check(target, tenant_of(receiver))
     except TimeoutError:
         raise NoAnswer(FailureKind.TIMEOUT, f"{target.host} was not resolved in time") from None
     match verdict:

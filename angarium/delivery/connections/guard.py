@@ -125,7 +125,7 @@ class Unresolved(Struct, frozen=True):
     detail: str
 
 
-Verdict = Allowed | Blocked | Unresolved
+AddressVerdict = Allowed | Blocked | Unresolved
 
 _HTTP_REFUSED = Blocked(
     "https only", "http is refused; use https, or ask the operator to allow it (setting allow_http)"
@@ -207,26 +207,26 @@ class Guard:
         self._allow_networks = tuple(allow_networks)
         self._deny_networks = tuple(deny_networks)
         self._resolver = resolver or DnsResolver()
-        self._verdicts: dict[str, tuple[Verdict, float]] = {}
-        self._lookups: dict[tuple[str, str], asyncio.Task[Verdict]] = {}
+        self._verdicts: dict[str, tuple[AddressVerdict, float]] = {}
+        self._lookups: dict[tuple[str, str], asyncio.Task[AddressVerdict]] = {}
         self._lookup_slots: WeakValueDictionary[str, asyncio.BoundedSemaphore] = WeakValueDictionary()
 
-    def known_verdict(self, target: Target, now: float) -> Verdict | None:
+    def known_verdict(self, target: Target, now: float) -> AddressVerdict | None:
         """The verdict, if no question to a server is needed. `now` is the time of the loop."""
         if target.scheme != "https" and not self._allow_http:
             return _HTTP_REFUSED
         verdict, until = self._verdicts.get(target.host, (None, 0.0))
         return verdict if now < until else None
 
-    def verdict_by_spelling(self, target: Target) -> Verdict:
+    def verdict_by_spelling(self, target: Target) -> AddressVerdict:
         """The verdict on a target whose name is not resolved here; the name stands for its address."""
         if target.scheme != "https" and not self._allow_http:
             return _HTTP_REFUSED
         if _literal(target.host) is None:
             return Allowed((target.host,))
-        return self._judge(target.host, (target.host,))
+        return self._check(target.host, (target.host,))
 
-    async def judge(self, target: Target, tenant: str = "") -> Verdict:
+    async def check(self, target: Target, tenant: str = "") -> AddressVerdict:
         """The verdict; resolves an unknown name, in the tenant's turn.
 
         The caller bounds the time.
@@ -257,12 +257,12 @@ class Guard:
             later.cancel()
             over.close()
 
-    async def _look_up(self, host: str, tenant: str) -> Verdict:
+    async def _look_up(self, host: str, tenant: str) -> AddressVerdict:
         try:
             resolved = _literal(host) or await self._resolve(host, tenant)
         except OSError as error:
             return Unresolved(one_line(f"{host} was not resolved: {error}"))
-        verdict = self._judge(host, resolved.addresses)
+        verdict = self._check(host, resolved.addresses)
         while len(self._verdicts) >= NAMES_MAX:
             del self._verdicts[next(iter(self._verdicts))]
         self._verdicts.pop(host, None)
@@ -271,7 +271,7 @@ class Guard:
         self._verdicts[host] = (verdict, until)
         return verdict
 
-    def _judge(self, host: str, addresses: tuple[str, ...]) -> Verdict:
+    def _check(self, host: str, addresses: tuple[str, ...]) -> AddressVerdict:
         if len(addresses) > ADDRESSES_MAX:
             detail = f"{host} has more than {ADDRESSES_MAX} addresses, which is too many to check"
             return Blocked("too many addresses", detail)
@@ -297,11 +297,11 @@ class SpellingGuard:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
 
-    def known_verdict(self, target: Target, now: float) -> Verdict | None:
+    def known_verdict(self, target: Target, now: float) -> AddressVerdict | None:
         """The verdict: no question to a server is ever needed."""
         return self._guard.verdict_by_spelling(target)
 
-    async def judge(self, target: Target, tenant: str = "") -> Verdict:
+    async def check(self, target: Target, tenant: str = "") -> AddressVerdict:
         """See `known_verdict`."""
         return self._guard.verdict_by_spelling(target)
 

@@ -81,7 +81,7 @@ class Proxy:
         return tunnel
 
     async def _addresses(self) -> tuple[str, ...]:
-        verdict = await self._guard.judge(self._target)
+        verdict = await self._guard.check(self._target)
         match verdict:
             case Allowed(addresses):
                 return addresses

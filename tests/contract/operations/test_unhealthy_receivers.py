@@ -177,9 +177,9 @@ async def test_a_user_without_permission_is_told_so(
 def test_a_snapshot_of_a_healthy_receiver_costs_one_comparison() -> None:
     state = State(receiver="acme.well", opened=True, frontier=Frontier(position=7))
     standing, raw = ReceiverSnapshot("acme.well", 0, state), b'{"url":"https://x.example/"}'
-    assert receivers.judge(standing, state, b"never parsed", NOW) is None
+    assert receivers.unhealthy_receiver(standing, state, b"never parsed", NOW) is None
     failing = msgspec.structs.replace(state, failing_since=NOW - HOUR)
-    found = receivers.judge(standing, failing, raw, NOW)
+    found = receivers.unhealthy_receiver(standing, failing, raw, NOW)
     assert found is not None
     assert found.condition == "offline"
 
@@ -188,7 +188,7 @@ def test_time_after_a_failure_of_the_node_is_not_reported() -> None:
     refused = f.AttemptFailed(receiver="acme.well", events=(), at=NOW - HOUR + 5, attempt=2, ours=True)
     state = State(receiver="acme.well", opened=True, failing_since=NOW - HOUR, last=refused)
     raw = b'{"url":"https://x.example/"}'
-    assert receivers.judge(ReceiverSnapshot("acme.well", 0, state), state, raw, NOW) is None
+    assert receivers.unhealthy_receiver(ReceiverSnapshot("acme.well", 0, state), state, raw, NOW) is None
 
 
 BUSY = Counts(attempts=15, settled=15, busy_ms=14_900.0)

@@ -13,11 +13,11 @@ from angarium.delivery.connections.guard import (
     VERDICT_KEPT_MAX_S,
     VERDICT_KEPT_MIN_S,
     Address,
+    AddressVerdict,
     Allowed,
     Blocked,
     Guard,
     Unresolved,
-    Verdict,
     not_public,
 )
 from angarium.delivery.connections.resolver import ADDRESSES_MAX, Resolved
@@ -42,8 +42,8 @@ class Names:
         return Resolved(tuple(self.names[host]), self.valid_s)
 
 
-def judge(url: str, guard: Guard) -> Verdict:
-    return asyncio.run(guard.judge(parse_target(url)))
+def judge(url: str, guard: Guard) -> AddressVerdict:
+    return asyncio.run(guard.check(parse_target(url)))
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
@@ -210,8 +210,8 @@ def test_a_name_is_believed_as_long_as_its_answer_is_valid_and_no_longer(
         loop = asyncio.get_running_loop()
         assert guard.known_verdict(good, loop.time()) is None
         earliest = loop.time()
-        assert await asyncio.gather(*(guard.judge(good) for _ in range(5))) == [Allowed(("1.1.1.1",))] * 5
-        assert isinstance(await guard.judge(bad), Blocked)
+        assert await asyncio.gather(*(guard.check(good) for _ in range(5))) == [Allowed(("1.1.1.1",))] * 5
+        assert isinstance(await guard.check(bad), Blocked)
         return earliest, loop.time()
 
     earliest, latest = asyncio.run(ask())
@@ -225,8 +225,8 @@ def test_a_caller_that_gives_up_waiting_for_a_name_cancels_no_other() -> None:
     async def ask() -> None:
         guard = Guard(resolver=Names(hook=["1.1.1.1"]))
         target = parse_target("https://hook/")
-        impatient = asyncio.create_task(guard.judge(target))
-        patient = asyncio.create_task(guard.judge(target))
+        impatient = asyncio.create_task(guard.check(target))
+        patient = asyncio.create_task(guard.check(target))
         await asyncio.sleep(0)
         impatient.cancel()
         assert await patient == Allowed(("1.1.1.1",))
@@ -252,12 +252,12 @@ async def test_names_of_one_tenant_wait_for_each_other_and_hold_no_other_tenant_
     guard = Guard(resolver=names)
     hook = parse_target("https://hook/")
     many = [parse_target(f"https://n{number}.example/") for number in range(LOOKUPS_MAX + 9)]
-    waiting = [asyncio.create_task(guard.judge(each, "greedy")) for each in many]
+    waiting = [asyncio.create_task(guard.check(each, "greedy")) for each in many]
     await asyncio.sleep(LOOKUP_COUNTS_FOR_S / 2)
     assert names.asked == LOOKUPS_MAX
-    mine = asyncio.create_task(guard.judge(hook, "greedy"))
+    mine = asyncio.create_task(guard.check(hook, "greedy"))
     async with asyncio.timeout(LOOKUP_COUNTS_FOR_S / 4):
-        assert await guard.judge(hook, "other") == Allowed(("1.1.1.1",))
+        assert await guard.check(hook, "other") == Allowed(("1.1.1.1",))
     assert names.asked == LOOKUPS_MAX + 1
     assert not mine.done()
     # Silent ones do not keep their turn.
@@ -275,15 +275,15 @@ async def test_an_answered_name_gives_its_turn_back_at_once() -> None:
     guard = Guard(resolver=names)
     hosts = [*names.names, *(f"unknown{number}" for number in range(3 * LOOKUPS_MAX))]
     async with asyncio.timeout(LOOKUP_COUNTS_FOR_S / 2):
-        await asyncio.gather(*(guard.judge(parse_target(f"https://{host}/"), "acme") for host in hosts))
+        await asyncio.gather(*(guard.check(parse_target(f"https://{host}/"), "acme") for host in hosts))
     assert names.asked == len(hosts)
 
 
 @in_virtual_time
 async def test_nothing_is_kept_of_a_tenant_that_asks_for_no_name() -> None:
     guard = Guard(resolver=Names(hook=["1.1.1.1"], other=["1.1.1.1"]))
-    await guard.judge(parse_target("https://hook/"), "acme")
-    await guard.judge(parse_target("https://other/"), "beta")
+    await guard.check(parse_target("https://hook/"), "acme")
+    await guard.check(parse_target("https://other/"), "beta")
     await asyncio.sleep(0)
     assert not guard._lookup_slots
 

@@ -170,7 +170,7 @@ async def _unhealthy(
         configuration = configurations.get(snapshot.receiver)
         receiver = None
         if configuration is not None and snapshot.state is not None:
-            receiver = judge(snapshot, snapshot.state, configuration.raw, now)
+            receiver = unhealthy_receiver(snapshot, snapshot.state, configuration.raw, now)
         if receiver is not None:
             found[snapshot.receiver] = receiver
         else:
@@ -178,7 +178,9 @@ async def _unhealthy(
     return found
 
 
-def judge(snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float) -> UnhealthyReceiver | None:
+def unhealthy_receiver(
+    snapshot: ReceiverSnapshot, state: State, raw: bytes, now: float
+) -> UnhealthyReceiver | None:
     """The condition of a receiver; None if it is healthy. Most receivers need one comparison."""
     oldest_at = _oldest_at(state)
     unproven_since = state.handshake.failing_since if state.handshake else None

@@ -9,7 +9,7 @@ import pycares
 import pytest
 
 from angarium.delivery.connections import guard as guard_module
-from angarium.delivery.connections.guard import Guard, Verdict
+from angarium.delivery.connections.guard import AddressVerdict, Guard
 from angarium.delivery.connections.resolver import ADDRESSES_MAX, CUT_NOTE, DnsResolver, Resolved
 from angarium.delivery.http_exchange.target import Target
 from angarium.delivery.http_exchange.transport import FailureKind
@@ -259,9 +259,9 @@ async def test_a_name_is_asked_for_in_the_turn_of_the_receivers_tenant(
     tenants: list[str] = []
 
     class Watched(Guard):
-        async def judge(self, target: Target, tenant: str = "") -> Verdict:
+        async def check(self, target: Target, tenant: str = "") -> AddressVerdict:
             tenants.append(tenant)
-            return await super().judge(target, tenant)
+            return await super().check(target, tenant)
 
     transport = make_transport(Watched(allow_http=True, allow_networks=[ip_network("127.0.0.0/8")]))
     for name in ("acme.billing", "beta.billing"):
