@@ -7,6 +7,8 @@ have taken tokens without recording it, so the next owner starts with an empty b
 posted.
 """
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 CLOCK_SKEW_S = 300.0
@@ -110,20 +112,40 @@ def next_token_at(bucket: Bucket, limit: RateLimit) -> float:
 
 
 def with_limit(
-    limit: RateLimit | None, bucket: Bucket | None, *, at: float, epoch: int, unused: bool
+    limit: RateLimit | None,
+    bucket: Bucket | None,
+    *,
+    before: RateLimit | None,
+    at: float,
+    epoch: int,
+    unused: bool,
 ) -> Bucket | None:
-    """The bucket under another limit: a lower burst reduces it at once, a higher one adds no tokens at once.
+    """The bucket under another limit than `before`: a lower burst cuts it at once, a higher adds no tokens.
 
     If there was no bucket, the new one is full only if the receiver is `unused`: nothing was ever sent to it.
     A limit that is added to others begins without a token.
     """
     if limit is None:
         return None
-    if bucket is None:
+    if bucket is None or before is None:
         bursts = tuple(float(each.burst) for each in limit.others)
         return Bucket(float(limit.burst), at, epoch, bursts) if unused else Bucket(0.0, at, epoch)
-    others = _others_after(bucket, limit, 0.0)
-    return Bucket(min(bucket.tokens, float(limit.burst)), bucket.at, bucket.epoch, others)
+    tokens, *others = _carried(before, bucket, limit)
+    return Bucket(tokens, bucket.at, bucket.epoch, tuple(others))
+
+
+def _carried(before: RateLimit, bucket: Bucket, limit: RateLimit) -> Iterator[float]:
+    """Yield the tokens of each limit that holds from now on.
+
+    Each has no more than the limit that had its place, and no more than it had itself, whatever its place
+    was. It is known by its rate; one whose rate is another has no more than any of those before.
+    """
+    known = [before.per_second, *(each.per_second for each in before.others)]
+    tokens = [bucket.tokens, *_tokens_of_others(bucket, before)]
+    for place, each in enumerate((limit, *limit.others)):
+        own = [has for rate, has in zip(known, tokens, strict=True) if rate == each.per_second]
+        had = tokens[place] if place < len(tokens) else 0.0
+        yield min([float(each.burst), had, *(own or tokens)])
 
 
 def inherit(

@@ -265,7 +265,7 @@ def _adopt(state: State, policy: Policy, command: c.Adopt, at: float, bucket: Bu
     limit = limit_in_force(policy, state.handshake)
     if limit != state.limit:
         unused = state.limit is None and state.frontier.sequence == 0
-        granted = with_limit(limit, bucket, at=at, epoch=command.epoch, unused=unused)
+        granted = with_limit(limit, bucket, before=state.limit, at=at, epoch=command.epoch, unused=unused)
         facts.append(f.RateSet(receiver=receiver, limit=limit, bucket=granted))
     if transform_differs(state, policy):
         # A bucket that was created again counts its own revisions. None may stand for two transforms.

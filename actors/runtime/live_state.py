@@ -61,8 +61,9 @@ class LiveState:
         self.state = self.confirmed = state
         self.policy = policy
         if state.pace is not None:
-            # Its last recorded attempt began before that.
-            self.pacing = Pacing(state.last.at if state.last else 0.0)
+            # Its last recorded attempt began before that. The clock of its owner may have been ahead.
+            ended_at = state.last.at if state.last else 0.0
+            self.pacing = Pacing(min(ended_at, self.environment.clock.now()))
         if state.failing_since is not None:
             self.failing_restored_at = self.environment.clock.now()
             self.environment.failing.restore(state)

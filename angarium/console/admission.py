@@ -16,7 +16,7 @@ from litestar.params import QueryParameter
 
 from actors.errors import AngariumError
 from actors.ids import is_tenant
-from angarium.api.problems import ProblemRaised, hidden, unavailable
+from angarium.api.problems import ProblemRaised, hidden, method_not_allowed, unavailable
 from angarium.console.console_state import CONSOLE, ConsoleState
 from angarium.console.sessions import ConsoleSession
 from streams.buckets.api_tokens import ALL_TENANTS, Scope
@@ -55,6 +55,8 @@ def needs(*scopes: Scope) -> dict[str, Any]:
 async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     """Admit a request to a page behind the sign-in. Raises `SignInNeeded` and `ProblemRaised`."""
     assert isinstance(connection, Request)
+    if connection.method == "OPTIONS":  # Litestar's own handler, which states no scope.
+        raise method_not_allowed(("GET",))
     console: ConsoleState = connection.scope["state"][CONSOLE]
     if not console.api.is_ready:
         raise unavailable("NATS cannot be reached; load the page again in a moment")

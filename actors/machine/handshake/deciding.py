@@ -48,7 +48,7 @@ def handshake_ended(
         passed = Handshake(key=command.key, verified=True, per_minute=per_minute)
         limit = limit_in_force(policy, passed)
         if limit != state.limit:
-            granted = with_limit(limit, bucket, at=at, epoch=command.epoch, unused=False)
+            granted = with_limit(limit, bucket, before=state.limit, at=at, epoch=command.epoch, unused=False)
             facts.append(f.RateSet(receiver=receiver, limit=limit, bucket=granted))
         return facts
     asks_to_stop = isinstance(outcome, Answered) and outcome.says(DISABLE)

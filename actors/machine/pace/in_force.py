@@ -9,7 +9,7 @@ from actors.configuration.policy import Adaptive, Policy
 from actors.machine.bucket import RateLimit
 from actors.machine.pace.after_429 import After429
 from actors.machine.pace.concurrency import CountedRefusals
-from actors.machine.pace.pace import Observed, Pace, PaceLimits, PaceRule
+from actors.machine.pace.pace import Observed, Pace, PaceLimits, PaceRule, not_ahead
 from actors.machine.pace.smart import Smart
 from actors.machine.pace.told import RateHeaders
 
@@ -24,6 +24,7 @@ class Together(Struct, frozen=True):
 
     def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
         """The pace after each rule has learnt."""
+        pace = not_ahead(pace, now)
         for rule in self.rules:
             pace = rule.learn(pace, observed, now)
         return pace
@@ -51,17 +52,18 @@ class Together(Struct, frozen=True):
 def rules_in_force(policy: Policy, limit: RateLimit | None) -> Together:
     """The rules that the configuration asks for, under the rate limit in force."""
     concurrency = 1 if policy.order == "strict" else policy.concurrency
-    return _rules(policy.adaptive, None if limit is None else limit.per_second, concurrency)
+    return _rules(policy.adaptive, limit, concurrency)
 
 
 @lru_cache(maxsize=256)
-def _rules(adaptive: Adaptive, per_second: float | None, concurrency: int) -> Together:
+def _rules(adaptive: Adaptive, configured: RateLimit | None, concurrency: int) -> Together:
     """The rules; cached, since many receivers have the same, and each step of a learnt one needs them."""
-    rules, limit = list[PaceRule](), inf if per_second is None else per_second
+    rules, per_second = list[PaceRule](), None if configured is None else configured.per_second
+    limit = inf if per_second is None else per_second
     rate_min = adaptive.rate_min if adaptive.rate_min < limit else SLOW_PART * limit
     if adaptive.headers:
-        rules.append(RateHeaders(limit))
-    if adaptive.after_429:
+        rules.append(RateHeaders(limit, 0 if configured is None else configured.burst))
+    if adaptive.after_429 and not adaptive.smart:  # Smart learns from a 429 by itself, and lowers less.
         rules.append(After429(per_second, rate_min))
     if adaptive.concurrency and concurrency > 1:
         rules.append(CountedRefusals(concurrency))

@@ -9,8 +9,9 @@ one.
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from actors.machine.pace.rate_headers import Quota
+from actors.machine.pace.rate_headers import RESET_MAX_S, Quota
 
 
 class Told(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -67,6 +68,23 @@ class Pace(Struct, frozen=True, gc=False, omit_defaults=True):
     lowered: Lowered | None = None
     in_flight: InFlight | None = None
     probed: Probed | None = None
+
+
+def not_ahead(pace: Pace, now: float) -> Pace:
+    """The pace without times that are still to come: an earlier owner's clock was ahead of this one's.
+
+    Otherwise a rate would not grow back, and no refusal would count, until this clock gets there.
+    """
+    told, lowered, in_flight, probed = pace.told, pace.lowered, pace.in_flight, pace.probed
+    if told is not None and told.until > now + RESET_MAX_S:
+        pace = replace(pace, told=replace(told, until=now + RESET_MAX_S))
+    if lowered is not None and lowered.at > now:
+        pace = replace(pace, lowered=replace(lowered, at=now))
+    if in_flight is not None and in_flight.at > now:
+        pace = replace(pace, in_flight=replace(in_flight, at=now))
+    if probed is not None and (ahead_s := probed.lowered_at - now) > 0:
+        pace = replace(pace, probed=replace(probed, lowered_at=now, at=probed.at - ahead_s))
+    return pace
 
 
 class PaceLimits(Struct, frozen=True, gc=False, kw_only=True):

@@ -15,9 +15,13 @@ CHANGE_MIN = 0.1
 
 
 class RateHeaders(Struct, frozen=True):
-    """Obeys the tightest of the quotas of which little is left, if it is below the configured `limit`."""
+    """Obeys the tightest of the quotas of which little is left.
+
+    It sets no limit if the configured one, `limit` with `burst`, allows less until the reset anyway.
+    """
 
     limit: float = inf
+    burst: int = 0
 
     def learn(self, pace: Pace, observed: Observed, now: float) -> Pace:
         """The pace after the headers of an answer."""
@@ -44,7 +48,7 @@ class RateHeaders(Struct, frozen=True):
             return PaceLimits()
         if told.per_second == 0:
             return PaceLimits(resumes_at=told.until, limited_by="headers")
-        if told.per_second >= self.limit:
+        if told.per_second >= self.limit + self.burst / max(told.until - now, RESET_MIN_S):
             return PaceLimits()
         return PaceLimits(per_second=told.per_second, limited_by="headers")
 

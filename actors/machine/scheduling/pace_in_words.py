@@ -31,6 +31,8 @@ def pace_state(state: State, policy: Policy | None, now: float) -> PaceState | N
         return None
     limits = pace_limits(state, policy, now)
     per_second = 0.0 if limits.resumes_at else limits.per_second
+    if per_second is not None and state.limit is not None:
+        per_second = min(per_second, state.limit.per_second)
     in_flight = limits.in_flight
     if in_flight is not None and (policy.order == "strict" or in_flight >= policy.concurrency):
         in_flight = None

@@ -76,7 +76,8 @@ def cookie(request: Asked, name: str, value: str, lasts_s: float) -> Cookie:
 
     It needs TLS if the browser came by TLS, as the proxy in front of us says.
     """
-    by_tls = request.headers.get("x-forwarded-proto", request.url.scheme).lower() == "https"
+    scheme = request.headers.get("x-forwarded-proto", request.url.scheme).partition(",")[0]
+    by_tls = scheme.strip().lower() == "https"
     return Cookie(
         name, path=COOKIE_PATH, value=value, max_age=int(lasts_s), httponly=True, samesite="strict",
         secure=by_tls,

@@ -22,7 +22,9 @@ def test_the_wheel_holds_the_three_packages_with_their_types_and_nothing_else(bu
     assert {f"{floor}/py.typed" for floor in FLOORS} <= set(names)
     assert {"angarium/demo/payloads/payloads.jsonl", "angarium/demo/payloads/README.md"} <= set(names)
     kinds = {Path(name).suffix for name in names if ".dist-info" not in name}
-    assert kinds == {".py", ".typed", ".jsonl", ".md"}
+    assert kinds == {".py", ".typed", ".jsonl", ".md", ".html", ".css", ".js", ".svg"}
+    console = {path.relative_to(ROOT).as_posix() for path in (ROOT / "angarium/console").glob("*/*.*")}
+    assert {name for name in console if not name.endswith(".pyc")} <= set(names)
 
 
 def test_the_wheel_of_the_kit_needs_nothing_and_has_types(tmp_path: Path) -> None:

@@ -127,6 +127,13 @@ async def test_nothing_of_an_address_is_markup(api: Api, query: str) -> None:
     assert "<script>alert" not in answer.text
 
 
+@pytest.mark.parametrize("method", ["OPTIONS", "PUT", "DELETE", "PATCH", "TRACE"])
+async def test_other_methods_are_refused_and_break_nothing(api: Api, method: str) -> None:
+    async with signed_in(api) as browser:
+        answer = await browser.client.request(method, "/console/receivers")
+    assert answer.status_code == 405
+
+
 async def test_a_form_may_not_be_large_or_of_another_kind(api: Api) -> None:
     async with signed_in(api) as browser:
         await browser.get("/console/")

@@ -51,7 +51,7 @@ async def picture(browser: Tab, name: str, folder: Path) -> None:
 
 
 async def test_the_page_about_the_console_has_its_pictures(shop: Api, tmp_path: Path) -> None:
-    folder = PICTURES if os.environ.get("ANGARIUM_PICTURES") else tmp_path
+    folder = PICTURES if os.environ.get("ANGARIUM_PICTURES") else tmp_path / "pictures"
     folder.mkdir(exist_ok=True)
     async with tab(shop, viewport={"width": WIDTH, "height": HEIGHT}) as browser:
         await browser.sign_in((await shop.token("acme", ["read", "manage"], note="the shop")).text)

@@ -6,7 +6,8 @@ from actors.configuration.policy import Policy
 from actors.machine import evolve
 from actors.machine import facts as f
 from actors.machine.pace.after_429 import After429
-from actors.machine.pace.pace import Observed, Pace
+from actors.machine.pace.pace import NO_PACE_LIMITS, Observed, Pace
+from actors.machine.pace.smart import Smart
 from actors.machine.scheduling import next_step
 from actors.machine.state import State
 from actors.memory.tokens import Tokens
@@ -28,7 +29,11 @@ def _unthrottled(state: State, fact: f.PaceSet) -> State:
     return replace(state, pace=fact.pace)
 
 
-def _undisturbed(rule: After429, pace: Pace, observed: Observed, now: float) -> Pace:
+def _forgetful(state: State, fact: f.PaceSet) -> State:
+    return state
+
+
+def _undisturbed(rule: After429 | Smart, pace: Pace, observed: Observed, now: float) -> Pace:
     return pace
 
 
@@ -47,4 +52,11 @@ PACE_MUTANTS = [
            ((After429, "learn", _undisturbed),), scenarios.receiver_answers_429_and_its_owner_dies),
     Mutant("pace-burst", "no burst follows a learnt rate",
            ((Tokens, "keep_one", lambda tokens: None),), scenarios.learnt_rate_ends),
+    Mutant("pace-blind", "smart lowers the rate where the receiver refuses",
+           ((Smart, "learn", _undisturbed),), scenarios.hidden_limit_is_found_and_the_owner_dies),
+    Mutant("pace-unlearnt", "smart continues with the recorded pace",
+           ((evolve, "after_lesson", _forgetful),), scenarios.hidden_limit_is_found_and_the_owner_dies),
+    Mutant("pace-wide", "the attempts in flight are bounded by what was learnt",
+           ((next_step, "pace_limits", lambda state, policy, now: NO_PACE_LIMITS),),
+           scenarios.few_attempts_at_once_are_learnt),
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from actors.machine.outcome import Answered
 from streams.nats.wire import Message
 from tests.sim.stage import Deal, R, Stage, old, staged
 from tests.sim.world.process import Process
+from tests.sim.world.receivers import Manner
 
 RESET_S = 20.0
 RELAXED: dict[str, Any] = {"order": "relaxed", "concurrency": 8}
@@ -96,6 +97,40 @@ def learnt_rate_ends() -> None:
         stage.publish(*old(60))
         stage.settle()
         stage.expect(_most_within(starts, 0.5) <= 8, f"{_most_within(starts, 0.5)} attempts in half a second")
+
+
+def hidden_limit_is_found_and_the_owner_dies() -> None:
+    """A receiver refuses more than three a second; the second owner knows that from the facts."""
+    with staged() as stage:
+        owner, starts = _begin(stage, adaptive={"smart": True, "headers": False}, **RELAXED)
+        stage.run.receivers.hidden_limits[R] = 3
+        stage.publish(*old(150))
+        stage.wait(25.0)
+        _replace(stage, owner)
+        stage.run.receivers.refused = 0
+        del starts[:]
+        stage.wait(10.0)
+        refused = stage.run.receivers.refused
+        stage.expect(refused <= 2, f"{refused} of {len(starts)} attempts were refused")
+        stage.expect(len(starts) >= 12, f"only {len(starts)} attempts started in 10 s")
+        stage.receivers_are_good()
+        stage.settle()
+
+
+def few_attempts_at_once_are_learnt() -> None:
+    """A receiver that is slow and answers 503 gets fewer attempts at once."""
+    with staged() as stage:
+        _begin(stage, *[answer(503)] * 3, adaptive={"concurrency": True, "after_429": False}, **RELAXED)
+        stage.publish("one")
+        stage.settle()
+        stage.run.receivers.set_on(R, Manner.HANGS)
+        starts = stage.checkers.starts
+        stage.publish(*old(20))
+        stage.wait(2.0)
+        at_once = stage.checkers.starts - starts
+        stage.expect(at_once <= 4, f"{at_once} attempts were in flight")
+        stage.receivers_are_good()
+        stage.settle()
 
 
 def limits_are_told_at_random() -> None:

@@ -41,6 +41,7 @@ from tests.sim.transforms import scenarios as transforms
 ALL = (
     paces.nothing_is_left_when_the_owner_dies, paces.little_is_left_when_the_owner_dies,
     paces.receiver_answers_429_and_its_owner_dies, paces.learnt_rate_ends, paces.limits_are_told_at_random,
+    paces.hidden_limit_is_found_and_the_owner_dies, paces.few_attempts_at_once_are_learnt,
     ownership.answer_to_a_renewal_is_read_late, ownership.journal_ages_out,
     ownership.zombie_has_a_renewed_lease, ownership.replicas_do_not_show_heartbeats,
     ownership.owner_comes_back_after_the_last_read, ownership.node_sleeps_through_its_first_heartbeat,

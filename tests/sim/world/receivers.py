@@ -71,6 +71,7 @@ class Receivers:
     - `allowed_per_minute`: requests a minute that they allow in handshakes of CloudEvents.
     - `proof_after_s`: the time that they take for a handshake.
     - `next_answers`: those of a receiver that is set on an order of them, one for each attempt.
+    - `hidden_limits`: attempts a second of a receiver beyond which it answers 429, and says nothing.
     """
 
     def __init__(self, world: World, names: Sequence[str], watcher: Watcher) -> None:
@@ -89,6 +90,19 @@ class Receivers:
         self.allowed_per_minute: int | None = None
         self.proof_after_s = 0.0
         self.next_answers: dict[str, list[Answered]] = {}
+        self.hidden_limits: dict[str, int] = {}
+        self.refused = 0
+        self._admitted: dict[str, list[float]] = {}
+
+    def is_too_much(self, name: str) -> bool:
+        """True if this attempt is beyond the receiver's hidden limit."""
+        if (limit := self.hidden_limits.get(name)) is None:
+            return False
+        admitted = [each for each in self._admitted.get(name, []) if each > self.world.now - 1]
+        if full := len(admitted) >= limit:
+            self.refused += 1
+        self._admitted[name] = admitted if full else [*admitted, self.world.now]
+        return full
 
     def calm(self) -> None:
         self._tempers = dict.fromkeys(self._tempers, GOOD)
@@ -218,6 +232,8 @@ class SimSender:
         chance = receivers.chance
         if answers := receivers.next_answers.get(receiver):
             return answers.pop(0)
+        if receivers.is_too_much(receiver):
+            return _answer(429)
         match manner:
             case Manner.TAKES | Manner.TAKES_SLOWLY:
                 return _answer(chance.choice((200, 201, 204)))

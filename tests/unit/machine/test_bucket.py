@@ -73,10 +73,37 @@ def test_a_lower_burst_cuts_at_once() -> None:
 def test_a_limit_that_is_added_begins_without_tokens() -> None:
     """The receiver may have got attempts at the old rate until now."""
     both = RateLimit(1.0, 60, (RateLimit(10.0, 20),))
-    added = with_limit(both, Bucket(5.0, T0, 1), at=T0, epoch=1, unused=False)
+    added = with_limit(both, Bucket(5.0, T0, 1), before=RateLimit(1.0, 60), at=T0, epoch=1, unused=False)
     assert added == Bucket(5.0, T0, 1, (0.0,))
-    assert with_limit(both, None, at=T0, epoch=1, unused=True) == Bucket(60.0, T0, 1, (20.0,))
-    assert with_limit(both, None, at=T0, epoch=1, unused=False) == Bucket(0.0, T0, 1)
+    assert with_limit(both, None, before=None, at=T0, epoch=1, unused=True) == Bucket(60.0, T0, 1, (20.0,))
+    assert with_limit(both, None, before=None, at=T0, epoch=1, unused=False) == Bucket(0.0, T0, 1)
+
+
+HOURLY, MINUTELY, SECONDLY = RateLimit(1 / 3.6, 100), RateLimit(1.0, 6), RateLimit(10.0, 20)
+
+
+@pytest.mark.parametrize(
+    ("limits", "tokens"),
+    [
+        # Others in another order.
+        ((HOURLY, SECONDLY, MINUTELY), (0.5, 3.0, 3.0)),
+        # A slower limit is added, so the slowest of before becomes one of the others.
+        ((RateLimit(0.1, 50), HOURLY, MINUTELY, SECONDLY), (0.5, 0.5, 3.0, 0.0)),
+        # The slowest becomes one of the others, with another rate.
+        ((RateLimit(0.1, 50), RateLimit(0.3, 100)), (0.5, 0.5)),
+        # The slowest is gone: its burst is no reason for tokens of those that stay.
+        ((MINUTELY, SECONDLY), (0.5, 3.0)),
+        # The slowest is another one, whose burst is large.
+        ((RateLimit(0.5, 900), MINUTELY, SECONDLY), (0.5, 3.0, 20.0)),
+    ],
+)
+def test_no_limit_gets_the_tokens_of_another_that_had_its_place(
+    limits: tuple[RateLimit, ...], tokens: tuple[float, ...]
+) -> None:
+    before = RateLimit(HOURLY.per_second, HOURLY.burst, (MINUTELY, SECONDLY))
+    after = RateLimit(limits[0].per_second, limits[0].burst, limits[1:])
+    bucket = with_limit(after, Bucket(0.5, T0, 1, (3.0, 20.0)), before=before, at=T0, epoch=1, unused=False)
+    assert bucket == Bucket(tokens[0], T0, 1, tokens[1:])
 
 
 def test_a_bucket_that_names_no_other_tokens_has_none() -> None:

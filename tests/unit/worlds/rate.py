@@ -119,7 +119,7 @@ class RateWorld:
         self.zombie: Owner | None = None
         self.in_force = RateLimit(0.0, 0)
         self.starts = 0
-        self.judges = [Judge()]
+        self.judges, self.lasting = [Judge()], dict[tuple[float, int], Judge]()
         self.owner = self.claim()
 
     def run(self, steps: int) -> None:
@@ -143,14 +143,14 @@ class RateWorld:
     # ---- true time, and the promise
 
     def sleep(self, seconds: float) -> None:
-        for judge, limit in zip(self.judges, self.limits_in_force, strict=True):
+        for judge, limit in self.judged:
             judge.granted += limit.per_second * seconds
         self.now += seconds
 
     def start(self) -> None:
         """An attempt starts."""
         self.starts += 1
-        for judge, limit in zip(self.judges, self.limits_in_force, strict=True):
+        for judge, limit in self.judged:
             judge.least = min(judge.least, limit.burst + self.starts - 1 - judge.granted)
             if (excess := self.starts - judge.granted - judge.least) > 1e-6:
                 raise PromiseBroken(f"{excess:.2f} attempts too many at {self.now:.0f} under {limit}")
@@ -159,10 +159,19 @@ class RateWorld:
     def limits_in_force(self) -> tuple[RateLimit, ...]:
         return (self.in_force, *self.in_force.others)
 
+    @property
+    def judged(self) -> list[tuple[Judge, RateLimit]]:
+        """Each limit in force, with the judge of its place, and with its own."""
+        limits = self.limits_in_force
+        own = [(self.lasting[each.per_second, each.burst], each) for each in limits if each.burst]
+        return [*zip(self.judges, limits, strict=True), *own]
+
     def bring_into_force(self, limit: RateLimit) -> None:
         """Another limit holds from now on: those of its limits that are new get a judge."""
         self.in_force, count = limit, 1 + len(limit.others)
         self.judges = (self.judges + [Judge() for _ in range(count)])[:count]
+        in_force = {(each.per_second, each.burst) for each in self.limits_in_force}
+        self.lasting = {each: self.lasting.get(each) or Judge() for each in in_force}
 
     # ---- ownership and journal
 

@@ -64,6 +64,22 @@ class TestAfter429:
         assert After429(20.0).learn(Pace(), overloaded, NOW) == Pace()
 
 
+@pytest.mark.parametrize(
+    ("rule", "observed"),
+    [
+        (After429(20.0), REFUSED), (CountedRefusals(64), REFUSED), (Smart(20.0), REFUSED),
+        (RateHeaders(), Observed(quotas=(Quota(2, 3600, 20),))),
+    ],
+    ids=["after_429", "concurrency", "smart", "headers"],
+)  # fmt: skip
+def test_a_lesson_by_a_clock_that_was_ahead_is_one_of_now(rule: PaceRule, observed: Observed) -> None:
+    """The clock of the owner before was an hour ahead; its lesson ends, and later refusals count."""
+    learnt = rule.learn(Pace(), observed, NOW)
+    ahead = rule.learn(Pace(), observed, NOW + 3600)
+    assert learnt != Pace()
+    assert Together((rule,)).learn(ahead, Observed(answers=1), NOW) == learnt
+
+
 class TestRateHeaders:
     rule = RateHeaders()
 
@@ -86,6 +102,11 @@ class TestRateHeaders:
     def test_a_limit_above_the_configured_one_sets_none(self) -> None:
         pace = self.learn(Pace(), Quota(20, 1, 100))
         assert RateHeaders(20.0).limits(pace, NOW) == PaceLimits()
+
+    def test_a_burst_that_would_use_up_what_is_left_is_spread(self) -> None:
+        pace = self.learn(Pace(), Quota(20, 10, 100))
+        assert RateHeaders(2.0, burst=20).limits(pace, NOW) == PaceLimits(per_second=2, limited_by="headers")
+        assert RateHeaders(1.0, burst=10).limits(pace, NOW) == PaceLimits()
 
     def test_much_left_sets_no_limit_and_ends_one(self) -> None:
         assert self.learn(Pace(), Quota(50, 30, 100)) == Pace()

@@ -60,6 +60,26 @@ async def test_little_left_is_spread_over_the_time_left(takes_over: bool) -> Non
     assert sum(spacings(world)[7:]) < 1
 
 
+@pytest.mark.parametrize("told", [LITTLE, REFUSED], ids=["little", "429"])
+@in_virtual_time
+async def test_an_owner_whose_clock_is_behind_the_last_attempt_does_not_wait_for_it(told: Answered) -> None:
+    """The lesson is long over, but it is still recorded."""
+    world = strict(rate=LIMIT)
+    world.sender.answers(told)
+    world.publish(1)
+    await world.until_settled(1)
+    await world.pass_time(200)
+    world.publish(1)
+    await world.until_settled(2)
+    await world.pass_time(1)
+    world.clock.ahead_s = -100.0
+    world.crash()
+    begun = len(world.sender.times)
+    world.publish(3)
+    await world.pass_time(5)
+    assert len(world.sender.times) - begun == 3
+
+
 @in_virtual_time
 async def test_a_retry_after_counts_and_not_the_quota_that_comes_with_it() -> None:
     world = strict()
