@@ -12,14 +12,14 @@ import uvloop
 from angarium.bench.calls import CallsFigures, CallsPlan, DeliveryKind, measure
 from angarium.bench.measuring.counting import Calls
 
-CALLS_MAX: dict[DeliveryKind, float] = {"strict": 260.0, "relaxed": 360.0, "fanned out": 380.0}
+CALLS_MAX: dict[DeliveryKind, float] = {"strict": 262.0, "relaxed": 362.0, "fanned out": 382.0}
 """Calls for one delivery under Python 3.11. Runs differ by 1 on a machine at rest; on one that is overloaded
 receivers are parked, relaxed ones most, which took up to 12 more. At rest they are 256, 350 and 373; the
 bounds are for the whole suite, which runs other tests meanwhile.
 
 Who needs more says here for what; who needs fewer lowers it. The table goes along. Three of them, in strict
 order, are for answers that steer and for alerts, and five for POSTs that may have several events. In relaxed
-order three more are for failures of ours.
+order three more are for failures of ours. Two are for outages: the node's own, and that of a host.
 """
 
 RECORDED = Path(__file__).with_name("calls_per_delivery.json")
