@@ -145,7 +145,7 @@ async def test_a_due_event_that_is_published_twice_is_routed_once(
     """The second one comes from a due publisher that did not know of the first, however late."""
     await subscribe(js, names, A)
     owner = await open_owner()
-    await announce(js, names, b"due", headers=at(0.2))
+    await announce(js, names, b"due", headers=at(1.5))
     await has_stored(js, names, A, [b"due"])
     ((body, headers),) = owner.js.published[names.publish_event(TENANT, "a")]
     await announce(js, names, body, headers=headers)

@@ -74,7 +74,7 @@ async def test_nodes_and_shards_are_shown(fleet: Fleet, terminal: Terminal) -> N
     assert len(rows) == SHARDS
     await show(fleet.js, names, "other", ttl_s=60.0, placement=PLACEMENT_VERSION)
     doctor = await asyncio.to_thread(terminal.run, "doctor", "--json")
-    assert "they have different versions: " in doctor.stdout
+    assert "the nodes have different versions: " in doctor.stdout
 
 
 async def test_a_node_is_drained_and_resumed(

@@ -104,8 +104,9 @@ async def test_a_receiver_waits_for_its_key_and_others_go_on(
     await fleet.until(lambda: len(arrivals[OTHER]) == 2, "the other one goes on")
     said = await asyncio.to_thread(terminal.run, "doctor")
     assert said.returncode == 1
-    assert f"{RECEIVER}: secrets[0]: was changed, or sealed for another receiver" in " ".join(
-        said.stdout.split()
+    assert (
+        f"the secrets of {RECEIVER} cannot be opened: secrets[0]: was changed, or sealed for another receiver"
+        in " ".join(said.stdout.split())
     )
     assert len(arrivals[RECEIVER]) == 1
 

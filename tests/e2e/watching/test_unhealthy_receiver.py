@@ -54,7 +54,7 @@ async def test_an_unhealthy_receiver_is_named_everywhere(fleet: Fleet, terminal:
     summary = lines.index(next(line for line in lines if line.startswith("warning")))
     assert "1 of 3 receivers are unhealthy (as of " in lines[summary]
     assert f"{GONE} has been disabled for " in lines[summary + 1]
-    assert "(it answered 410); 2 wait, the oldest for " in lines[summary + 1]
+    assert "(it answered 410); 2 events wait, the oldest for " in lines[summary + 1]
     assert lines[summary + 1].endswith(f"(angarium receiver resume {GONE})")
     findings = json.loads((await asyncio.to_thread(terminal.run, "doctor", "--json")).stdout)
     assert {each["level"] for each in findings} == {"ok", "warning"}
