@@ -118,7 +118,7 @@ def check_form(request: ConsoleRequest, form: Form, expected: str) -> None:
     site = request.headers.get("sec-fetch-site", "same-origin")
     if site not in ("same-origin", "none") or not expected or not _same(given, expected):
         raise ProblemRaised(
-            409, "refused", "the form is not from this session, or too old; load its page again"
+            409, "refused", "the form is out of date, or of another sign-in; load its page again"
         )
 
 
