@@ -22,7 +22,7 @@ TYPED = [
     "later list", "later cancel acme order-7", "key status", "key rotate --key-file keys",
     "fleet", "fleet drain n1", "fleet resume n1",
     "repair --accept-loss all", "token list", "token create acme --scope read", "token revoke x", "node",
-    "api", "ledger",
+    "api --port 0", "ledger",
 ]  # fmt: skip
 ON_LEDGERS = ("attempts", "audit", "event", "history", "minutes")
 """Commands that ask a ledger first."""

@@ -146,7 +146,7 @@ async def test_other_shards_of_a_node_that_stops_do_not_wait_for_its_slowest_att
 
 
 async def taken(fleet: Fleet, receiver: str, node: str) -> bool:
-    return (await fleet.owners())[shard(receiver)] == node
+    return (await fleet.owners()).get(shard(receiver)) == node
 
 
 async def shared_out(fleet: Fleet, *nodes: str) -> None:
