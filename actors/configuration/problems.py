@@ -198,6 +198,13 @@ def _is_attribute(name: str, body_format: str) -> bool:
     return body_format == "cloudevents" and name.startswith("ce-")
 
 
+def repeated_rates(policy: Policy) -> Iterator[str]:
+    """Yield the limits of a list that another one repeats: one of them limits nothing."""
+    for i, rate in enumerate(policy.rates):
+        if (first := policy.rates.index(rate)) < i:
+            yield f"rate[{i}]: is the same limit as rate[{first}]; leave one out"
+
+
 def unsent_headers(policy: Policy) -> Iterator[tuple[str, str]]:
     """Yield the headers that would not be sent, and why."""
     seen: set[str] = set()

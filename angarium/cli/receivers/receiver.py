@@ -187,7 +187,10 @@ def pause(name: str, as_json: bool, **given: Any) -> None:
     from angarium.operations.control_requests.operator_actions import pause
 
     perform(options.settings_of(given), lambda access: pause(access, name))
-    _say_paused(name, paused=True, as_json=as_json)
+    if as_json:
+        output.say_json({"receiver": name, "paused": True})
+    else:
+        output.say(f"{name} is paused")
 
 
 @receiver.command(short_help="Resume a paused, disabled or throttled receiver.")
@@ -195,18 +198,14 @@ def pause(name: str, as_json: bool, **given: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.settings_flags(*options.CONNECTION)
 def resume(name: str, as_json: bool, **given: Any) -> None:
-    """Resume a receiver: end its pause, disablement, backoff and throttling."""
+    """Resume a receiver: end its pause, disablement, backoff, throttling and learnt pace."""
     from angarium.operations.control_requests.operator_actions import resume
 
-    perform(options.settings_of(given), lambda access: resume(access, name))
-    _say_paused(name, paused=False, as_json=as_json)
-
-
-def _say_paused(name: str, *, paused: bool, as_json: bool) -> None:
+    done = perform(options.settings_of(given), lambda access: resume(access, name))
     if as_json:
-        output.say_json({"receiver": name, "paused": paused})
+        output.say_json({"receiver": name, "paused": False, "forgotten_pace": done.forgotten_pace})
     else:
-        output.say(f"{name} is {'paused' if paused else 'resumed'}")
+        output.say(f"{name} is resumed{done.text}")
 
 
 @receiver.command(short_help="Skip the first waiting event: make it a dead letter.")
