@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from actors.configuration.custom_signature import signature_problems
 from actors.configuration.filters.compiling import NotAFilter
-from actors.configuration.filters.judging import filter_of
+from actors.configuration.filters.evaluating import filter_of
 from actors.configuration.policy import Policy
 from actors.configuration.secret_places import is_sealed
 from actors.configuration.signing_secrets import is_hmac_secret, secret_key

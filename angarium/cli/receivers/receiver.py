@@ -9,11 +9,11 @@ from actors.machine.scheduling.phases import PHASES
 from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import perform
 from angarium.cli.receivers.edit import edit
+from angarium.cli.receivers.filter_trial import filter_trial
 from angarium.cli.receivers.flags import SECRET_KINDS, flags
 from angarium.cli.receivers.rotate import rotate_secret
 from angarium.cli.receivers.set import set_members
 from angarium.cli.receivers.transform_trial import transform_trial
-from angarium.cli.receivers.trial import trial
 from angarium.terminal import output
 from angarium.terminal.run import confirm
 
@@ -37,7 +37,7 @@ def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | N
     return value
 
 
-for _command in (set_members, edit, rotate_secret, trial, transform_trial):
+for _command in (set_members, edit, rotate_secret, filter_trial, transform_trial):
     receiver.add_command(_command)
 
 

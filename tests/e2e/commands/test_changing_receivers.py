@@ -145,7 +145,7 @@ def test_a_filter_is_tried_before_it_is_set(terminal: Terminal) -> None:
     failing = terminal.done(*trial[:-1], "length(total) > `0`", "--last", "2")
     assert "not sent: failed (length() takes a string, an array or an object, not number)" in failing
     assert failing.splitlines()[-1] == (
-        "2 events: 0 sent, 2 not sent (1 because the filter could not be judged)"
+        "2 events: 0 sent, 2 not sent (1 because the filter could not be evaluated)"
     )
     assert terminal.json(*trial)["sent"] == 1
     assert "not JMESPath at its end" in terminal.failed(*trial[:-1], "total >", status=2)
