@@ -1,8 +1,8 @@
 """Follows the journal and stores it in the tables: each fact once or, if facts are gone, a recorded gap.
 
-The place is stored in the same transaction as the facts up to it, so a crash at any point repeats nothing and
-loses nothing. A message that cannot be read stops the writer after everything before it is stored: skipping a
-fact would lose it.
+The position is stored in the same transaction as the facts up to it, so a crash at any point repeats nothing
+and loses nothing. A message that cannot be read stops the writer after everything before it is stored:
+skipping a fact would lose it.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ ERASURES_SHARE = 10
 """A tenth of the time at most is spent on rewriting a file, since nothing else is stored meanwhile. Events
 that wait for it are erased together."""
 ERASURES = "erasures"
-"""The stream of requests to erase, as the ledger's places name it."""
+"""The stream of requests to erase, as the ledger's positions name it."""
 NOTE_NOTHING_NEW_EVERY_S = 5.0
 """Interval of notes that nothing is new, by which an answer can say that the ledger is not behind."""
 PRUNE_EVERY_S = 60.0
@@ -229,7 +229,7 @@ class Writer:
 
     async def _check(self, journal: JournalReader) -> None:
         """Compare the stream with the messages read from it, if it may be another one."""
-        farthest = max((held.place for held in self._shares.values()), key=lambda place: place.position)
+        farthest = max((held.place for held in self._shares.values()), key=lambda read_to: read_to.position)
         checked = await journal.check(farthest)
         for share, held in self._shares.items():
             if held.place.created not in ("", checked.created):
@@ -353,8 +353,10 @@ class Writer:
             text = msgspec.json.encode(known.state).decode()
             position = max(known.as_of, gap.last)
             bases.append(BaseRow(receiver.id, position, milliseconds(at), "snapshot", text))
-        places = {share: held.place for share, held in shares.items()}
-        batch = RowBatch(shares, places, touched={each.id: each for each in receivers.values()}, bases=bases)
+        positions = {share: held.place for share, held in shares.items()}
+        batch = RowBatch(
+            shares, positions, touched={each.id: each for each in receivers.values()}, bases=bases
+        )
         await self._store.write(self._names.journal, batch)
 
     async def _rest(self) -> None:
@@ -370,7 +372,7 @@ class Writer:
         stream = self._names.receivers
         while True:
             before = await self._store.read_position(stream)
-            place, puts = await bucket.read(before)
+            read_to, puts = await bucket.read(before)
             rows = [
                 ConfigurationRow(
                     each.receiver, milliseconds(each.stored_at), each.revision,
@@ -379,8 +381,8 @@ class Writer:
                 for each in puts
                 if _is_name(each.receiver)
             ]  # fmt: skip
-            if place != before:
-                await self._store.store_configurations(stream, before, place, rows)
+            if read_to != before:
+                await self._store.store_configurations(stream, before, read_to, rows)
             if not puts:
                 self._configured_at = now
                 return
@@ -392,9 +394,9 @@ class Writer:
             return
         self._next_erasure_at = now + ERASURES_EVERY_S
         before, erased = await self._store.read_position(ERASURES), list[tuple[str, str]]()
-        place = self._erased_to = compared_position(self._js, self._names.actors, before, self._erased_to)
-        same = await retry_until_answered(place.compare)
-        read_to = place.read_to
+        known = self._erased_to = compared_position(self._js, self._names.actors, before, self._erased_to)
+        same = await retry_until_answered(known.compare)
+        read_to = known.read_to
         reached = await self._store.read_to(self._names.journal)
         while found := await retry_until_answered(
             partial(next_request, self._js, self._names, read_to.position)
@@ -405,7 +407,7 @@ class Writer:
                     break
                 erased.append((request.tenant, request.event))
             read_to = ReadPosition(created=read_to.created, mark=mark)
-        if place.is_doubtful:
+        if known.is_doubtful:
             return  # These requests may be from another bucket.
         if erased or not same:
             began = self._clock()
@@ -416,7 +418,7 @@ class Writer:
             took = self._clock() - began
             self._next_erasure_at = max(self._next_erasure_at, began + took * ERASURES_SHARE)
             if not why:
-                place.move(read_to.mark)
+                known.move(read_to.mark)
                 log.info("ledger.erased", extra={"events": len(erased)})
             elif why != self._erasure_delayed_by:
                 log.warning("ledger.erasure_delayed", extra={"events": len(erased), "why": why})

@@ -1,7 +1,7 @@
 """Writes the ledger's tables in PostgreSQL, one transaction a batch, as one of any number of processes.
 
 `synchronous_commit=off`: if the database server loses power, the last transactions may be lost, together with
-the places that they moved; the same facts are then read from the journal again.
+the positions that they moved; the same facts are then read from the journal again.
 """
 
 import asyncio
@@ -246,7 +246,7 @@ class PostgresStore:
         after: Mapping[int, ReadPosition],
         seen_at: int = 0,
     ) -> None:
-        """Move the places of shares. Raises LeaseLost if one of them is not what this process knows."""
+        """Move the positions of shares. Raises LeaseLost if one of them is not what this process knows."""
         rows = [
             (
                 share, held.epoch, held.place.position, held.place.created, after[share].created,

@@ -1,7 +1,7 @@
 """Writes the ledger's tables in a file of SQLite. Its readers and its one writer do not wait (WAL).
 
-`synchronous=NORMAL`: a machine that loses power may lose the last transactions, together with the place that
-they stored; so the same facts are read from the journal again.
+`synchronous=NORMAL`: a machine that loses power may lose the last transactions, together with the position
+that they stored; so the same facts are read from the journal again.
 """
 
 import os
