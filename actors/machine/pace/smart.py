@@ -95,7 +95,7 @@ class SmartRule(Struct, frozen=True):
         return replace(self._lowered(known, observed, now), slow=True)
 
     def _lowered(self, known: ProbedRate, observed: Observation, now: float) -> ProbedRate:
-        # A rate that was borne before is no trouble only because there was little to send lately.
+        # A rate that was accepted before is not too high just because little was sent since.
         in_force = min(self._rate(known, now), max(observed.started_per_s, known.proven) or self.limit)
         accepted = observed.accepted_per_s or CUT_FACTOR * in_force
         again = known.ceiling > 0 and now - known.at < RETURN_S
