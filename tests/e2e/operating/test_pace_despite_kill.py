@@ -15,6 +15,8 @@ LIMIT, WINDOW_S = 20, 2
 EVENTS = 500
 CONTINUED = 40
 """Arrivals after the takeover by which the pace is judged."""
+BEGINNING = 18
+"""The first of them: a node that has to learn the limit again would take 3 s for these."""
 
 
 class HiddenLimit:
@@ -60,14 +62,13 @@ async def test_a_hidden_limit_that_is_learnt_survives_a_kill_of_the_node(fleet: 
     await first.kill()
     taken_over_by = len(arrivals)
     await fleet.start_ready("two")
-    await fleet.until(lambda: len(arrivals) >= taken_over_by + CONTINUED + 8, "the other node continues")
+    await fleet.until(lambda: len(arrivals) >= taken_over_by + CONTINUED, "the other node continues")
     after = await learnt_rate(fleet)
-    # What was in flight is sent again at once; then the pace holds.
-    continued = arrivals[taken_over_by + 8 :]
+    continued = arrivals[taken_over_by:]
     assert {each.by for each in continued} == {"two"}
     assert 0.8 * before <= after <= LIMIT * 1.2
     assert refused(continued) <= 2
-    assert before / 1.5 <= per_second(continued) <= 1.3 * after
+    assert before / 2 <= per_second(continued[:BEGINNING]) <= 1.5 * after
 
 
 def refused(arrivals: list[Arrival]) -> int:
