@@ -87,6 +87,10 @@ def not_ahead(pace: Pace, now: float) -> Pace:
     return pace
 
 
+PACE_RULES = ("headers", "after_429", "concurrency", "smart")
+"""The names of the rules, which are members of `adaptive`."""
+
+
 class PaceLimits(Struct, frozen=True, gc=False, kw_only=True):
     """The learnt limits in force; None: no other than the configured one.
 
@@ -99,6 +103,11 @@ class PaceLimits(Struct, frozen=True, gc=False, kw_only=True):
     resumes_at: float = 0.0
     limited_by: str = ""
     in_flight_by: str = ""
+
+    @property
+    def is_any(self) -> bool:
+        """True if any limit is in force."""
+        return bool(self.limited_by or self.in_flight_by)
 
 
 NOTHING_LEARNT, NO_PACE_LIMITS = Pace(), PaceLimits()
