@@ -37,8 +37,8 @@ from actors.runtime.operator_actions.forget import forget
 from actors.runtime.operator_actions.resume import resume
 from actors.runtime.operator_actions.skip import skip
 from tests.unit.worlds.batch_rules import RULES, Change
-from tests.unit.worlds.operator_requests import OperatorRequests
 from tests.unit.worlds.shard import RECEIVER, ShardWorld
+from tests.unit.worlds.shared_steps import OperatorRequests, hold_or_let_go
 from tests.unit.worlds.values import NO_ANSWER, answer, policy
 from tests.unit.worlds.virtual_time import VirtualLoop
 
@@ -119,7 +119,7 @@ class BatchWorld:
             case draw if draw < 0.34:
                 self.publish()
             case draw if draw < 0.44:
-                self.world.journal.hold_or_let_go()
+                hold_or_let_go(world.journal)
             case draw if draw < 0.50:
                 stored, first = random.choice((0, 0, 1, 2, 5)), random.choice((1, 2, 3, None))
                 self.decided.clear()

@@ -34,8 +34,8 @@ from actors.runtime.operator_actions.forget import forget
 from actors.runtime.operator_actions.ping import ping
 from actors.runtime.operator_actions.resume import resume
 from actors.runtime.posting_bounds import PostingBounds
-from tests.unit.worlds.operator_requests import OperatorRequests
 from tests.unit.worlds.shard import RECEIVER, ShardWorld
+from tests.unit.worlds.shared_steps import OperatorRequests, hold_or_let_go
 from tests.unit.worlds.values import NO_ANSWER, answer, policy
 from tests.unit.worlds.virtual_time import VirtualLoop
 
@@ -152,7 +152,7 @@ class ReceiverWorld:
             case draw if draw < 0.36:
                 world.hand_out()
             case draw if draw < 0.46:
-                self.world.journal.hold_or_let_go()
+                hold_or_let_go(world.journal)
             case draw if draw < 0.51:
                 world.crash(snapshots=random.random() < 0.5, stored=random.choice((0, 0, 1, 2, 5)))
             case draw if draw < 0.59:

@@ -136,12 +136,6 @@ class Journal:
         """The first of those that wait are stored, and the answers are lost."""
         self._fold(self.waiting[:count])
 
-    def hold_or_let_go(self) -> None:
-        if self.held:
-            self.let_go()
-        else:
-            self.held = True
-
     def let_go(self) -> None:
         """Confirm what was held back."""
         self.held, self.hold_at = False, None

@@ -1,10 +1,11 @@
-"""Requests of an operator in a world of one receiver."""
+"""Steps that worlds of one receiver share: an operator asks, and the journal holds back or lets go."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from actors.errors import ControlDenied, Unavailable
 from actors.runtime.actor import Actor
+from tests.unit.worlds.shard import Journal
 
 
 class OperatorRequests:
@@ -26,3 +27,10 @@ async def _asked(action: Callable[[Actor], Awaitable[object]], actor: Actor) -> 
         await action(actor)
     except (ControlDenied, Unavailable, asyncio.CancelledError):
         return
+
+
+def hold_or_let_go(journal: Journal) -> None:
+    if journal.held:
+        journal.let_go()
+    else:
+        journal.held = True
