@@ -82,7 +82,7 @@ class HeldShare(Struct, frozen=True):
     Each write compares both with the stored ones.
     """
 
-    place: ReadPosition
+    read_to: ReadPosition
     epoch: int = 0
 
 

@@ -47,7 +47,7 @@ class Store(Protocol):
     """The tables of the ledger, as its writer sees them. Each call is stored completely or not at all.
 
     The shards of the journal are divided into `shares`, by their number modulo `shares`. Each share is
-    written by the one process that holds it, and has its own place in the journal.
+    written by the one process that holds it, and has its own position in the journal.
     """
 
     @property

@@ -183,7 +183,7 @@ class Writer:
         shares = await self._store.renew_shares(self._names.journal)
         if {share: held.epoch for share, held in shares.items()} != self._epochs:
             self._epochs = {share: held.epoch for share, held in shares.items()}
-            position = min((held.place.position for held in shares.values()), default=0)
+            position = min((held.read_to.position for held in shares.values()), default=0)
             where = {"position": position, "ledger": self._store.shown}
             log.info("ledger.follows", extra=where | self._shares_for_log())
         elif shares == self._shares:
@@ -207,7 +207,7 @@ class Writer:
         asked_at = self._wall()
         try:
             await self._check(journal)
-            before = min(held.place.position for held in self._shares.values())
+            before = min(held.read_to.position for held in self._shares.values())
             found = await journal.read(before)
         except StreamRecreated as error:
             raise LedgerError(
@@ -229,14 +229,14 @@ class Writer:
 
     async def _check(self, journal: JournalReader) -> None:
         """Compare the stream with the messages read from it, if it may be another one."""
-        farthest = max((held.place for held in self._shares.values()), key=lambda read_to: read_to.position)
+        farthest = max((held.read_to for held in self._shares.values()), key=lambda read_to: read_to.position)
         checked = await journal.check(farthest)
         for share, held in self._shares.items():
-            if held.place.created not in ("", checked.created):
+            if held.read_to.created not in ("", checked.created):
                 raise StreamRecreated(
                     f"{self._names.journal} was recreated: this one was created {checked.created}"
                 )
-            self._shares[share] = replace(held, place=replace(held.place, created=checked.created))
+            self._shares[share] = replace(held, read_to=replace(held.read_to, created=checked.created))
 
     # ---- reading
 
@@ -263,14 +263,18 @@ class Writer:
 
     def _moving(self, mark: Mark) -> RowBatch:
         """A batch that moves all shares before a message to it."""
-        shares = {share: held for share, held in self._shares.items() if held.place.position < mark.position}
-        after = {share: ReadPosition(created=held.place.created, mark=mark) for share, held in shares.items()}
+        shares = {
+            share: held for share, held in self._shares.items() if held.read_to.position < mark.position
+        }
+        after = {
+            share: ReadPosition(created=held.read_to.created, mark=mark) for share, held in shares.items()
+        }
         return RowBatch(shares, after)
 
     async def _write(self, batch: RowBatch) -> None:
         await self._store.write(self._names.journal, batch)
         for share, held in batch.shares.items():
-            self._shares[share] = replace(held, place=batch.after[share])
+            self._shares[share] = replace(held, read_to=batch.after[share])
 
     async def _decoded(self, messages: list[StoredMessage]) -> tuple[list[ReadFlush], StoredMessage]:
         """The flushes of our shares that are not stored yet, up to the first that cannot be read.
@@ -280,7 +284,7 @@ class Writer:
         for index, message in enumerate(messages):
             shard = self._names.shard_of_flush(message.subject)
             held = self._shares.get(shard % self._store.shares)
-            if held is None or message.position <= held.place.position:
+            if held is None or message.position <= held.read_to.position:
                 continue
             where = f"message {message.position} of {self._names.journal}"
             try:
@@ -325,7 +329,7 @@ class Writer:
         await self._add_snapshots(batch.shares, gap, states)
         batch.gaps = [
             GapRow(
-                share, held.place.position + 1, gap.last, milliseconds(held.place.mark.stored_at),
+                share, held.read_to.position + 1, gap.last, milliseconds(held.read_to.mark.stored_at),
                 milliseconds(gap.until_at),
             )
             for share, held in batch.shares.items()
@@ -353,10 +357,8 @@ class Writer:
             text = msgspec.json.encode(known.state).decode()
             position = max(known.as_of, gap.last)
             bases.append(BaseRow(receiver.id, position, milliseconds(at), "snapshot", text))
-        positions = {share: held.place for share, held in shares.items()}
-        batch = RowBatch(
-            shares, positions, touched={each.id: each for each in receivers.values()}, bases=bases
-        )
+        after = {share: held.read_to for share, held in shares.items()}
+        batch = RowBatch(shares, after, touched={each.id: each for each in receivers.values()}, bases=bases)
         await self._store.write(self._names.journal, batch)
 
     async def _rest(self) -> None:
