@@ -191,7 +191,7 @@ NODE = (
     ),
     MetricDescription(
         name="angarium_filter_failures_total", kind=MetricKind.COUNTER, unit="{event}",
-        help="Filters that could not be judged for an event, which was not sent.",
+        help="Filters that could not be evaluated for an event, which was not sent.",
         labels=(MetricLabel("reason", "`not_json`, `failed`, `too_costly`"),),
         note="They are withheld for the reason `filter`, too",
     ),
