@@ -30,7 +30,7 @@ from angarium.settings import Settings
 from streams.buckets.api_tokens import Token, TokenStore
 from streams.buckets.known_configurations import KnownConfigurations, subscriptions_of
 from streams.erasing.erasures import Erasures
-from streams.journal_feed.recent import RecentFlushes
+from streams.journal_feed.recent_flushes import RecentFlushes
 from streams.nats.errors import ApiError
 from streams.nats.wire_names import STREAM_NOT_FOUND
 from streams.tasks import reporting

@@ -1,7 +1,7 @@
-"""Lists receivers: each with a short configuration, its phase, its waiting events, and its pace.
+"""Lists receivers: each with a short configuration, its phase, its waiting events, and its throughput.
 
-Phases and figures are those of the last snapshots, which nodes write every five seconds; the pace is that of
-the last seconds of the journal. No node is asked.
+Phases and figures are those of the last snapshots, which nodes write every five seconds; the throughput is
+that of the last seconds of the journal. No node is asked.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from streams.bounded_gather import in_turns
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.partitions import shard_of_receiver
 from streams.installation.topology import Names
-from streams.journal_feed.recent import RecentFlushes
+from streams.journal_feed.recent_flushes import RecentFlushes
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.observation.receiver_snapshots import (
     BacklogCount,
@@ -156,9 +156,11 @@ async def survey(
         count = await shard_count(js, names)
         shards = await progress_by_shard(js, names, _shards_of(only, count))
         known = await _snapshots(js, names, tenant, only, count)
-        rows = await _rows(found, known, shards, count, phases)
+        rows = await _rows(found, known, shards, count)
         recently = recently or RecentCounts(RecentFlushes(js, names))
         await recently.read_on()
+        await _note_resumed(rows, shards, recently)
+        rows = [row async for row in in_turns(rows) if not phases or row.phase in phases]
         await _forget_overtaken(rows, shards, recently)
         await _count(js, names, rows, shards, recently)
         await _measure(rows, recently, time.time())
@@ -206,9 +208,8 @@ async def _rows(
     known: dict[str, ReceiverSnapshot],
     shards: Mapping[int, ShardProgress],
     shard_total: int,
-    phases: Collection[str],
 ) -> list[ReceiverFindings]:
-    """Rows from the snapshots of the receivers in one of the phases."""
+    """Rows from the snapshots of the receivers."""
     now, rows = time.time(), []
     async for name, configuration in in_turns(found.items()):
         row = ReceiverFindings(name, configuration.raw)
@@ -218,8 +219,7 @@ async def _rows(
             row.policy = policy_of(row.raw)
             row.phase = phase_of(snapshot.state, row.policy, now)
             row.waiting = waiting_events(snapshot, shards[snapshot.shard])
-        if not phases or row.phase in phases:
-            rows.append(row)
+        rows.append(row)
     return rows
 
 
@@ -227,6 +227,20 @@ def _without_snapshot(receiver: str, shards: int) -> ReceiverSnapshot:
     """A receiver that never got an event, or whose shard has not run since."""
     shard = shard_of_receiver(receiver, shards) if shards else 0
     return ReceiverSnapshot(receiver, shard, State(receiver=receiver))
+
+
+async def _note_resumed(
+    rows: list[ReceiverFindings], shards: Mapping[int, ShardProgress], recently: RecentCounts
+) -> None:
+    """Show receivers as active that were resumed since their snapshots, which have an older phase."""
+    async for row in in_turns(rows):
+        state = None if row.snapshot is None else row.snapshot.state
+        if row.snapshot is None or state is None or row.policy is None or row.policy.paused:
+            continue
+        resumed_at = recently.counts.get(row.name, Counts()).resumed_at
+        ahead_since = shards[row.snapshot.shard].ahead_since
+        if resumed_at and ahead_since is not None and resumed_at >= ahead_since:
+            row.phase = "active" if state.open or state.parked else "idle"
 
 
 async def _forget_overtaken(
@@ -365,7 +379,7 @@ def url_without_query(url: object) -> str:
 
 def _rate(rate: Any) -> str:
     if isinstance(rate, list):
-        return ", ".join(_rate(each) for each in rate[:RATES_MAX] if not isinstance(each, list)) or "?"
+        return " and ".join(_rate(each) for each in rate[:RATES_MAX] if not isinstance(each, list)) or "?"
     members = rate_members(rate) if isinstance(rate, str) else rate
     match members:
         case {"limit": int() | float() as limit, **rest} if abs(limit) < RATE_MAX:

@@ -14,7 +14,7 @@ from angarium.operations.receiver_list.listing import ListedReceiver, ReceiverFi
 from angarium.operations.receiver_list.throughput import RecentCounts
 from angarium.operations.routing_delays import unrouted_notes
 from streams.bounded_gather import in_turns
-from streams.journal_feed.recent import RecentFlushes
+from streams.journal_feed.recent_flushes import RecentFlushes
 
 
 class TopScreen(Struct, frozen=True, kw_only=True):
@@ -57,10 +57,10 @@ class Top:
 async def _refreshed(access: Access, tenant: str | None, limit: int, recently: RecentCounts) -> TopScreen:
     found = await survey(access, tenant, recently=recently)
     notes = [*found.notes, *await unrouted_notes(access, tenant)]
-    return await picture(found.rows, limit, notes, found.age_s)
+    return await top_screen(found.rows, limit, notes, found.age_s)
 
 
-async def picture(
+async def top_screen(
     rows: Sequence[ReceiverFindings], limit: int, notes: list[str], age_s: float = 0.0
 ) -> TopScreen:
     """Sum up the rows, and list the first `limit` of them."""

@@ -7,7 +7,7 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from angarium.operations.receiver_list.throughput import RecentCounts
-from streams.journal_feed.recent import RecentFlush, RecentFlushes
+from streams.journal_feed.recent_flushes import RecentFlush, RecentFlushes
 from tests.support.waiting import until
 
 RECEIVER = "acme.billing"
