@@ -26,6 +26,8 @@ from angarium.operations.tokens.secret import new_secret
 from streams.buckets.api_tokens import Token, TokenStore
 from streams.installation.topology import Names
 
+READY_TIMEOUT_S = 300.0
+"""Time for reading the configurations of all receivers."""
 PAGES_EVERY_S = 0.1
 """Pause between two requests of a browser."""
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -113,7 +115,7 @@ async def served_console(plan: CrowdPlan, on_step: Callable[[str], None]) -> Asy
         stored(await TokenStore(on.js, Names()).create(secret.id, token))
         on_step("start the console")
         settings: dict[str, Setting] = {"nats": [on.url], "shards": on.shards, "ledger": crowd.ledger}
-        async with serving_api(on.directory, settings) as (port, _):
+        async with serving_api(on.directory, settings, READY_TIMEOUT_S) as (port, _):
             yield ServedConsole(port, secret.text, paths_of(crowd))
 
 

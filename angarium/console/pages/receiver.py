@@ -23,9 +23,8 @@ from angarium.operations.configurations.get import get_configuration
 from angarium.operations.control_requests.ask import UNKNOWN_CODE
 from angarium.operations.control_requests.inspection import StateDocument, inspect_receiver
 from angarium.operations.failures import NotDone
-from angarium.operations.ledger_queries.attempts import FoundAttempts, attempts_page
-from angarium.operations.ledger_queries.ledger_access import OpenLedger
-from angarium.operations.ledger_queries.minutes import minutes_page
+from angarium.operations.ledger_queries.attempts import FoundAttempts
+from angarium.operations.ledger_queries.receiver_records import receiver_records
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health, url_without_query
 
@@ -92,20 +91,15 @@ async def _records(
     wanted = AttemptFilter(failed=failed, limit=PAGE_ATTEMPTS)
     now_ms = round(time.time() * 1000)
     begin_ms = now_ms // 60_000 * 60_000 - (CHART_MINUTES - 1) * 60_000
-
-    async def ask(ledger: OpenLedger) -> Records | NotDone:
-        attempts = await attempts_page(ledger, receiver, wanted, start_of(cursor))
-        if isinstance(attempts, NotDone):
-            return attempts
-        minutes = await minutes_page(ledger, receiver, begin_ms, now_ms + 1, CHART_MINUTES)
-        if isinstance(minutes, NotDone):
-            return minutes
-        return Records(attempts, minute_chart(minutes.minutes, begin_ms, CHART_MINUTES))
-
     try:
-        return await ask_ledger(console.api, tenant, ask)
+        found = await ask_ledger(
+            console.api,
+            tenant,
+            lambda it: receiver_records(it, receiver, wanted, start_of(cursor), begin_ms, now_ms + 1),
+        )
     except ProblemRaised as raised:
         return Records(problem=raised.problem.detail)
+    return Records(found.attempts, minute_chart(found.minutes, begin_ms, CHART_MINUTES))
 
 
 def _as_text(members: dict[str, Any]) -> str:

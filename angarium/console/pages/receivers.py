@@ -17,6 +17,7 @@ from streams.bounded_gather import in_turns
 
 PAGE_RECEIVERS = 50
 SEARCH_MAX = 130
+SEARCHED_AT_ONCE = 512
 
 
 class NamesFound(Struct, frozen=True):
@@ -49,8 +50,10 @@ async def list_receivers(
 async def names_found(known: Sequence[str], text: str, after: str) -> NamesFound:
     """The first names after one that contain the text, in whatever case. `known` are in order."""
     if text:
-        wanted = text.lower()
-        known = [each async for each in in_turns(known) if wanted in each.lower()]
+        wanted, found = text.lower(), list[str]()
+        async for start in in_turns(range(0, len(known), SEARCHED_AT_ONCE)):
+            found += [each for each in known[start : start + SEARCHED_AT_ONCE] if wanted in each.lower()]
+        known = found
     start = bisect_right(known, after)
     names = list(known[start : start + PAGE_RECEIVERS])
     more = len(known) > start + PAGE_RECEIVERS
