@@ -228,11 +228,14 @@ class LedgerQueries:
         tenant: str | None = None,
         after: tuple[str, int] = ("", 0),
         limit: int | None = None,
+        attempts_max: int = ROWS_MAX,
     ) -> list[RecordedDelivery]:
         """The deliveries of an event to a tenant's receivers or to all, by receiver and sequence.
 
-        Only those `after` a receiver's sequence, at most `limit`; each with its first and last attempts.
+        Only those `after` a receiver's sequence, at most `limit`; each with its first and last attempts. The
+        one with which there are more than `attempts_max` attempts is the last, unless it is the first.
         """
+        size = 0
         found, most = list[RecordedDelivery](), schema.END_OF_TIME if limit is None else limit
         query = JOURNEY.format(index=self._reader.by("deliveries_event"))
         rows = await self.rows(query, event, *_names_of(tenant), *after, most)
@@ -259,6 +262,9 @@ class LedgerQueries:
                 type=kind, attempts=tuple(_attempt(row, event_id) for row in tries), attempts_total=total,
                 repeats=tuple(repeats),
             ))  # fmt: skip
+            size += len(tries)
+            if size > attempts_max and len(found) > 1:
+                break
         return found
 
     async def _tries(self, *delivery: int) -> tuple[list[Any], int]:

@@ -48,12 +48,16 @@ def operation_for(remedy: str | None, receiver: str) -> str | None:
 
 
 class AskedEvent(Struct, frozen=True, kw_only=True):
-    """An event that is asked about: a page of at most `limit` of its deliveries, from a cursor on."""
+    """An event that is asked about: a page of at most `limit` of its deliveries, from a cursor on.
+
+    It has fewer deliveries if these have more than `attempts_max` attempts, by default those of the API.
+    """
 
     tenant: str
     event: str
     limit: int
     cursor: str | None = None
+    attempts_max: int | None = None
 
     @property
     def after(self) -> tuple[str, int]:
@@ -78,7 +82,12 @@ async def recorded_deliveries(api: ApiState, asked: AskedEvent) -> Journey:
         api,
         asked.tenant,
         lambda ledger: recorded_journey(
-            ledger, asked.event, asked.tenant, after=asked.after, limit=asked.limit
+            ledger,
+            asked.event,
+            asked.tenant,
+            after=asked.after,
+            limit=asked.limit,
+            attempts_max=asked.attempts_max,
         ),
     )
 

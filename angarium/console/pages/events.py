@@ -16,8 +16,9 @@ from angarium.console.paths import ConsoleRequest
 from angarium.console.rendering.responses import page, redirect
 from angarium.operations.failures import NotDone
 
-PAGE_DELIVERIES = 10
-"""Deliveries of a page; each may have a hundred attempts in it."""
+PAGE_DELIVERIES = 25
+EVENT_ATTEMPTS_MAX = 200
+"""Attempts on a page, so it may have fewer deliveries."""
 
 
 @get("/events", opt=needs("read"))
@@ -47,7 +48,9 @@ async def show_event(
 
     What the ledger has is shown at once; what has to be searched in the streams as soon as it is found.
     """
-    asked = AskedEvent(tenant=tenant, event=event, limit=PAGE_DELIVERIES, cursor=cursor)
+    asked = AskedEvent(
+        tenant=tenant, event=event, limit=PAGE_DELIVERIES, cursor=cursor, attempts_max=EVENT_ATTEMPTS_MAX
+    )
     try:
         found, no_ledger = await recorded_or_why(console.api, asked)
         traces = await console.traces.get(asked)
