@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from angarium.console import sessions
-from angarium.console.pages import sign_in
+from angarium.console.pages.signing_in import sign_in
 from angarium.operations.tokens.revoke import revoke
 from tests.edge.api.conftest import Api
 from tests.edge.console.conftest import Browser, signed_in, visitor
