@@ -17,6 +17,7 @@ from angarium.console.pages.configuration.fields import (
     json_text,
     members_in,
 )
+from angarium.operations.configurations.changes import changes_between
 
 FULL: dict[str, Any] = {
     "url": "https://example.com/hook?key=1", "events": ["order.>", "refund.*"], "order": "relaxed",
@@ -27,6 +28,7 @@ FULL: dict[str, Any] = {
 }  # fmt: skip
 IN_THE_TEXT: tuple[dict[str, Any], ...] = (
     {"events": []}, {"events": [" "]}, {"events": "order.>"}, {"rate": {"limit": 1, "margin": 0.9}},
+    {"rate": {"limit": True}}, {"rate": {"burst": 2}},
     {"rate": {"limit": 10, "per": "second", "margin": 0.9}}, {"rate": "fast"}, {"rate": ["1/s"]},
     {"rate": [{"limit": 1, "per": "hour", "burst": 3}, "5/m"]}, {"timeout_s": True}, {"timeout_s": "15"},
     {"retry": {}}, {"retry": {"base_s": 2, "odd": 3}}, {"retry": None}, {"filter": "a\nb"},
@@ -51,6 +53,17 @@ def test_a_form_that_is_sent_back_as_it_was_changes_nothing(members: dict[str, A
     read, problems = members_in(form_of(members, 1))
     assert problems == []
     assert read == members
+
+
+@pytest.mark.parametrize(
+    ("rate", "text", "burst"),
+    [({"limit": 10}, "10/second", ""), ({"limit": 0.5, "per": "minute", "burst": 3}, "0.5/minute", "3"),
+     ([{"limit": 1, "per": "hour"}, "5/m"], "1/hour, 5/m", "")],
+)  # fmt: skip
+def test_a_rate_is_a_text_that_means_the_same(rate: Any, text: str, burst: str) -> None:
+    form = form_of({"rate": rate}, 1)
+    assert (form.texts["rate"], form.texts[BURST]) == (text, burst)
+    assert changes_between({"rate": rate}, members_in(form)[0]) == []
 
 
 @pytest.mark.parametrize("members", IN_THE_TEXT)

@@ -1,8 +1,8 @@
 """The form of a configuration: a field for each common member, and one text in JSON with all others. Pure.
 
 A member whose stored value does not fit its field, such as a rate with a margin, stays in the text. So a form
-that is sent back as it was is the configuration that it was made from. What a field says is judged where all
-configurations are judged: a text that is no number goes there as a text.
+that is sent back as it was means the configuration that it was made from. What a field says is judged where
+all configurations are judged: a text that is no number goes there as a text.
 """
 
 import json
@@ -21,7 +21,8 @@ REST = "rest"
 """The field with all other members, as JSON."""
 BURST = "rate.burst"
 """The field that goes with that of a single rate."""
-RATE_MEMBERS = ({"limit", "per"}, {"limit", "per", "burst"})
+RATE_MEMBERS = frozenset({"limit", "per", "burst"})
+"""The members of a rate that has its field."""
 _WHOLE = re.compile(r"-?[0-9]{1,15}\Z")
 _PATH = re.compile(r"([A-Za-z_]+)(\.[A-Za-z_]+)?")
 
@@ -209,10 +210,11 @@ def _rate_texts(value: Any) -> dict[str, str] | None:
         return {"rate": ", ".join(texts), BURST: ""} if len(texts) == len(value) > 1 else None
     if isinstance(value, str):
         return {"rate": value.strip(), BURST: ""} if rate_members(value) is not None else None
-    if not isinstance(value, dict) or {*value} not in RATE_MEMBERS:
+    if not isinstance(value, dict) or "limit" not in value or value.keys() - RATE_MEMBERS:
         return None
-    text = f"{_number_text(value['limit'])}/{value['per']}"
-    if rate_members(text) != {"limit": value["limit"], "per": value["per"]}:
+    limit, per = value["limit"], value.get("per", "second")
+    text = f"{_number_text(limit)}/{per}"
+    if isinstance(limit, bool) or rate_members(text) != {"limit": limit, "per": per}:
         return None
     burst = value.get("burst")
     is_whole = isinstance(burst, int) and not isinstance(burst, bool)
