@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from actors.machine.facts import EventDropped
+from actors.machine.pace.pace import Pace
 from angarium.ledger import schema
 from angarium.ledger.batch import BaseRow
 from angarium.ledger.fold import FoldedState, facts_in, fold
@@ -22,6 +23,7 @@ from angarium.ledger.ledger_answers import (
     RecordedChange,
     RecordedDelivery,
     RecordedMinute,
+    RecordedPace,
     Unknown,
 )
 
@@ -111,10 +113,37 @@ DUPLICATES_FLUSHES_MAX = 1000
 """Flushes of a receiver that are searched for duplicates; the dedup window is 256 events by default."""
 DUPLICATES_DELIVERIES_MAX = 20
 """Deliveries of an event whose duplicates are searched; each costs a query."""
+_PACE = "at, pace, per_second, in_flight, limited_by, in_flight_by"
+_PACES = f"""
+SELECT {_PACE} FROM paces WHERE receiver = ? AND at >= ? AND at < ? ORDER BY at, position, ordinal LIMIT ?
+"""
+_PACE_BEFORE = f"""
+SELECT {_PACE} FROM paces WHERE receiver = ? AND at < ? ORDER BY at DESC, position DESC, ordinal DESC LIMIT 1
+"""
+PACE_HOUR_MS = 3_600_000
+_PACE_CHANGES = f"""
+SELECT {_PACE} FROM (
+    SELECT p.*, lag(p.at) OVER earlier AS at_before, lag(p.per_second) OVER earlier AS rate_before,
+        lag(p.in_flight) OVER earlier AS in_flight_before, lag(p.limited_by) OVER earlier AS by_before,
+        lag(p.in_flight_by) OVER earlier AS in_flight_by_before
+    FROM paces p WHERE p.receiver = ?1 AND p.at >= ?2 AND p.at < ?3
+    WINDOW earlier AS (ORDER BY p.at, p.position, p.ordinal)
+) AS told
+WHERE at >= ?4 AND (at_before IS NULL OR at / {PACE_HOUR_MS} <> at_before / {PACE_HOUR_MS}
+    OR limited_by <> by_before OR in_flight_by <> in_flight_by_before
+    OR per_second > 1.5 * rate_before OR rate_before > 1.5 * per_second
+    OR in_flight > 1.5 * in_flight_before OR in_flight_before > 1.5 * in_flight)
+ORDER BY at, position, ordinal LIMIT ?5
+"""
+"""Paces that differ much from the one before, and the first of each hour. One from an earlier hour decides
+nothing, so none is read: the choice is the same for any beginning of the period."""
 _BLOCKS = "SELECT b.block FROM blocks b WHERE b.until >= ? AND b.since < ? ORDER BY b.block DESC"
 _GAPS = """
 SELECT last, since, until, first FROM gaps WHERE share = ? AND since < ? ORDER BY first
 """
+
+
+_decode_pace = msgspec.json.Decoder(Pace).decode
 
 
 class LedgerReader(Protocol):
@@ -257,6 +286,16 @@ class LedgerQueries:
         )
         rows = await self.rows(query, receiver, at, limit)
         return [RecordedChange(at, kind, msgspec.json.decode(detail)) for at, kind, detail in reversed(rows)]
+
+    async def paces(self, receiver: int, since: int, until: int, limit: int) -> list[RecordedPace]:
+        """The paces that were learnt from a time on and before another, after the last one before it."""
+        before = await self.rows(_PACE_BEFORE, receiver, since)
+        return list(map(_recorded_pace, before + await self.rows(_PACES, receiver, since, until, limit)))
+
+    async def pace_changes(self, receiver: int, since: int, until: int, limit: int) -> list[RecordedPace]:
+        """The first paces between two times that differ much from the one before, or begin an hour."""
+        rows = await self.rows(_PACE_CHANGES, receiver, since - PACE_HOUR_MS, until, since, limit)
+        return list(map(_recorded_pace, rows))
 
     async def configurations(self, receiver: int, since: int, until: int, limit: int) -> list[Configured]:
         """The first configurations that were put from a time on and before another, in their order."""
@@ -401,6 +440,11 @@ def _by_status(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
             return "attempts_other", only, (low, high)
         case (low, high):
             return "", "AND a.status BETWEEN ? AND ?", (low, high)
+
+
+def _recorded_pace(row: Any) -> RecordedPace:
+    at, pace, *limits = row
+    return RecordedPace(at, _decode_pace(pace), *limits)
 
 
 def _attempt(row: Any, event: str | None) -> RecordedAttempt:
