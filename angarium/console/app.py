@@ -34,7 +34,7 @@ from angarium.console.pages import (
     redrive,
 )
 from angarium.console.pages.configuration import edit
-from angarium.console.pages.settings import tokens, view
+from angarium.console.pages.settings import links, tokens, view
 from angarium.console.pages.signing_in import portal, sign_in
 from angarium.console.paths import CONSOLE_PATH, ConsoleRequest
 from angarium.console.rendering.responses import page, redirect
@@ -51,6 +51,7 @@ BEHIND_SIGN_IN = (
     edit.show_configuration_form, edit.take_configuration_form,
     view.show_settings,
     tokens.show_token_form, tokens.create_token, tokens.preview_revocation, tokens.revoke_token,
+    links.show_link_form, links.create_link,
     live.follow_attempts,
     sign_in.sign_out,
 )  # fmt: skip

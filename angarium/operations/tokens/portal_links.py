@@ -7,7 +7,7 @@ expires soon, and ends its sessions then, or when it is revoked.
 
 from msgspec import Struct
 
-from actors.ids import check_tenant
+from actors.ids import is_tenant
 from angarium.access import Access
 from angarium.operations.failures import OperationError, operation
 from angarium.operations.tokens.create import NOTE_MAX, NewToken, created_token
@@ -48,7 +48,8 @@ async def create_portal_link(access: Access, new: NewPortalLink) -> PortalLink:
     The address is a setting, and never that of a request: who sends one could then have the link lead people,
     and with them the token, to another host.
     """
-    check_tenant(new.tenant)
+    if not is_tenant(new.tenant):
+        raise _invalid("tenant", f"{new.tenant!r} is no tenant: a letter, then up to 63 of A-Z a-z 0-9 _ -")
     if (console := access.settings.console_url) is None:
         raise OperationError("refused", "the address of the console, the setting console_url, is not set")
     if not LINK_LASTS_MIN_S <= new.lasts_s <= LINK_LASTS_MAX_S:

@@ -1,20 +1,33 @@
 """Links that sign in, the settings, and the form of a configuration in Chromium."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 from msgspec.structs import replace
 
 from angarium.operations.tokens.portal_links import NewPortalLink, PortalLink, create_portal_link
 from angarium.operations.tokens.revoke import revoke
+from angarium.settings import Settings
 from tests.edge.api.conftest import Api
 from tests.edge.console.chromium import NEEDS_AXE, NEEDS_CHROMIUM, Tab, tab
-from tests.edge.console.conftest import post_orders
+from tests.edge.console.conftest import opened_console, post_orders
 from tests.support.fleet.sink import Sink
 from tests.support.waiting import until, until_true
 
 pytestmark = NEEDS_CHROMIUM
 
 FORM = "/console/receivers/acme/billing/configuration"
-PATHS = ("/console/settings", "/console/settings/tokens/new", FORM, "/console/portal/acme")
+PATHS = (
+    "/console/settings", "/console/settings/tokens/new", "/console/settings/links/new", FORM,
+    "/console/portal/acme",
+)  # fmt: skip
+
+
+@pytest.fixture
+async def api(settings: Settings) -> AsyncIterator[Api]:
+    """A console that can make links."""
+    async with opened_console(replace(settings, console_url="https://hooks.example.com")) as api:
+        yield api
 
 
 @pytest.fixture

@@ -125,10 +125,12 @@ async def test_tenants_see_their_quotas_and_no_token(api: Api, scopes: list[str]
             assert unseen not in page
         await browser.get(f"{SETTINGS}?tenant=secretive", 404)
         await browser.get(f"{TOKENS}/new", 404)
+        await browser.get(f"{SETTINGS}/links/new", 404)
         await browser.get(f"{TOKENS}/{token.id}/revoke", 404)
         await browser.get(SETTINGS)
         await browser.post(TOKENS, {"tenant": "acme", "scope": ["read"]}, 404)
         await browser.post(f"{TOKENS}/{token.id}/revoke", {}, 404)
+        await browser.post(f"{SETTINGS}/links", {"tenant": "acme", "lasts": "1h"}, 404)
     assert api.state.tokens.get(token.id) is not None
     async with signed_in(api, "other", ["read"]) as browser:
         page = await browser.get(SETTINGS)
@@ -179,3 +181,40 @@ async def test_a_revocation_of_a_token_that_does_not_exist_is_not_found(operator
         assert "<b>" not in answer.text
     await operator.get(SETTINGS)
     await operator.post(f"{TOKENS}/aaaaaaaaaaaa/revoke", {}, 404)
+
+
+async def test_a_link_is_made_and_shown_once(settings: Settings) -> None:
+    console_url = "https://hooks.example.com"
+    async with (
+        opened_console(replace(settings, console_url=console_url)) as api,
+        signed_in(api, "*", ["operate"]) as browser,
+    ):
+        await browser.get(f"{SETTINGS}/links/new")
+        asked = {"tenant": "acme", "manage": "yes", "lasts": "30m", "note": "<b>Ada</b>"}
+        page = (await browser.post(f"{SETTINGS}/links", asked, 200)).text
+        found = re.search(rf"{console_url}/console/portal/acme#({TOKEN.pattern})", page)
+        assert found is not None
+        await until(lambda: api.state.tokens.get(found[2]) is not None)
+        token = api.state.tokens.get(found[2])
+        assert token is not None
+        assert (token.scopes, token.created_by.startswith("token ")) == (("read", "manage"), True)
+        assert token.expires_at is not None
+        assert (token.expires_at - token.created_at).total_seconds() == 1800
+        listed = await browser.get(SETTINGS)
+        assert "portal link: &lt;b&gt;Ada&lt;/b&gt;" in listed
+        assert found[1] not in listed
+        stored = len(await api.stored(api.names.tokens))
+        for wrong, path, why in (
+            ({"tenant": "*"}, "tenant", "is no tenant"), ({"tenant": ""}, "tenant", "is no tenant"),
+            ({"lasts": "2d"}, "lasts_s", "1 minute to 24 hours"), ({"lasts": ""}, "lasts_s", "is not an age"),
+            ({"note": "a\x1bb"}, "note", "must be one line"), ({"note": "x" * 200}, "note", "at most 187"),
+        ):  # fmt: skip
+            page = (await browser.post(f"{SETTINGS}/links", asked | wrong, 422)).text
+            assert re.search(rf'<p class="wrong" id="e-{path}">[^<]*{re.escape(why)}', page)
+        assert len(await api.stored(api.names.tokens)) == stored
+
+
+async def test_the_form_of_a_link_says_that_the_console_has_no_address(operator: Browser) -> None:
+    assert "The setting <code>console_url</code>" in await operator.get(f"{SETTINGS}/links/new")
+    await operator.get(SETTINGS)
+    await operator.post(f"{SETTINGS}/links", {"tenant": "acme", "lasts": "1h"}, 409)
