@@ -95,8 +95,8 @@ class SmartRule(Struct, frozen=True):
         return replace(self._lowered(known, observed, now), slow=True)
 
     def _lowered(self, known: ProbedRate, observed: Observation, now: float) -> ProbedRate:
-        # A rate that was accepted before is not too high just because little was sent since, nor is the one to
-        # begin with, as long as there was no trouble.
+        # A rate that was accepted before is not too high just because little was sent since, nor is the one
+        # to begin with, as long as there was no trouble.
         proven = known.proven if known.ceiling else max(known.proven, START_RATE)
         in_force = min(self._rate(known, now), max(observed.started_per_s, proven))
         accepted = observed.accepted_per_s or CUT_FACTOR * in_force
