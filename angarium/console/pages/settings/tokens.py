@@ -11,7 +11,7 @@ from angarium.console.console_state import ConsoleState, InjectedConsole, Inject
 from angarium.console.paths import ConsoleRequest
 from angarium.console.rendering.responses import page, redirect
 from angarium.operations.tokens.create import NewToken, create, token_problems
-from angarium.operations.tokens.listing import ListedToken, all_tokens
+from angarium.operations.tokens.listing import ListedToken, some_tokens
 from angarium.operations.tokens.revoke import revoke
 from angarium.quantities import BadQuantity, parse_age
 from streams.buckets.api_tokens import ALL_TENANTS, Scope
@@ -102,9 +102,10 @@ async def revoke_token(
 
 async def _token(console: ConsoleState, token_id: str) -> ListedToken:
     """A token by its id. Raises `ProblemRaised`."""
+    if console.api.tokens.get(token_id) is None:
+        raise hidden()
     with console.api.control_limits.admit(ALL_TENANTS):
-        tokens = result_of(await all_tokens(console.access))
-    for each in tokens:
-        if each.id == token_id:
-            return each
-    raise hidden()
+        found = result_of(await some_tokens(console.access, [token_id]))
+    if not found:
+        raise hidden()
+    return found[0]

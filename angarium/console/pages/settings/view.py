@@ -1,8 +1,10 @@
 """The settings: tokens for operators, and the quotas of tenants, whose own people see theirs.
 
-Quotas are in the settings file of each process, so the console shows them, and those of this process.
+The list of tokens is the one that this process follows; only those of a page are read. Quotas are in the
+settings file of each process, so the console shows those of this process, and changes none.
 """
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from litestar import Response, get
@@ -17,18 +19,18 @@ from angarium.console.admission import AskedTenant, needs, tenant_seen
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
 from angarium.console.paths import ConsoleRequest
 from angarium.console.rendering.responses import page
-from angarium.operations.tokens.listing import ListedToken, all_tokens
-from streams.buckets.api_tokens import ALL_TENANTS
+from angarium.operations.tokens.listing import ListedToken, some_tokens
+from streams.buckets.api_tokens import ALL_TENANTS, Token
 
 PAGE_TOKENS = 50
 TENANTS_SHOWN_MAX = 200
 TOKEN_ID_MAX = 64
 
 
-class TokensFound(Struct, frozen=True):
-    """The tokens of a page, the newest first, the id of the last one if others follow, and their number."""
+class TokenIds(Struct, frozen=True):
+    """The ids of a page's tokens, the newest first, the last one if others follow, and how many there are."""
 
-    tokens: list[ListedToken]
+    ids: list[str]
     last: str | None
     total: int
 
@@ -54,25 +56,28 @@ async def show_settings(
 ) -> Response[bytes]:
     """The settings that the session may see."""
     about = tenant_seen(session, tenant.strip())
-    found = await _tokens(console, about, after) if session.may("operate") else None
+    found, tokens = None, list[ListedToken]()
+    if session.may("operate"):
+        found = token_ids(console.api.tokens.known, about, after)
+        tokens = await _tokens(console, found.ids)
     return page(
-        request, "settings.html", session, tenant=about, after=after, found=found,
+        request, "settings.html", session, tenant=about, after=after, found=found, tokens=tokens,
         quotas=quotas_shown(console.access.settings.tenants, about), is_past=is_past,
     )  # fmt: skip
 
 
-async def _tokens(console: ConsoleState, tenant: str | None, after: str) -> TokensFound:
+async def _tokens(console: ConsoleState, ids: list[str]) -> list[ListedToken]:
     with console.api.control_limits.admit(ALL_TENANTS):
-        tokens = result_of(await all_tokens(console.access))
-    return tokens_found(tokens, tenant, after)
+        return result_of(await some_tokens(console.access, ids))
 
 
-def tokens_found(tokens: list[ListedToken], tenant: str | None, after: str) -> TokensFound:
+def token_ids(known: Mapping[str, Token], tenant: str | None, after: str) -> TokenIds:
     """The newest tokens, or those that come after one in the list."""
-    found = [each for each in reversed(tokens) if tenant is None or each.tenant == tenant]
-    start = next((place + 1 for place, each in enumerate(found) if each.id == after), 0)
-    shown = found[start : start + PAGE_TOKENS]
-    return TokensFound(shown, shown[-1].id if len(found) > start + PAGE_TOKENS else None, len(found))
+    wanted = [name for name, each in known.items() if tenant is None or each.tenant == tenant]
+    wanted.sort(key=lambda name: (known[name].created_at, name), reverse=True)
+    start = wanted.index(after) + 1 if after in wanted else 0
+    ids = wanted[start : start + PAGE_TOKENS]
+    return TokenIds(ids, ids[-1] if len(wanted) > start + PAGE_TOKENS else None, len(wanted))
 
 
 def quotas_shown(tenants: dict[str, TenantSettings], tenant: str | None) -> list[TenantQuotas]:

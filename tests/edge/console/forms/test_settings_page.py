@@ -70,7 +70,9 @@ async def test_a_token_is_created_shown_once_listed_and_revoked(api: Api, operat
         assert "1 of them here" in preview
         assert "you will be signed out" not in preview
         answer = await operator.post(f"{TOKENS}/{token_id}/revoke", {})
-        assert "is revoked" in await operator.get(answer.headers["location"])
+        after = await operator.get(answer.headers["location"])
+        assert "is revoked" in after
+        assert f"<code>{token_id}</code>" not in after
 
         async def is_out() -> bool:
             return (await holder.client.get("/console/")).status_code == 303
