@@ -66,7 +66,7 @@ async def do_sign_in(request: ConsoleRequest, console: InjectedConsole) -> Respo
         return _form(request, back, WRONG, status=401)
     if not {"read", "operate"} & {*found.token.scopes}:
         return _form(request, back, NOTHING_TO_SEE, status=403)
-    return begin_session(request, console, found, back)
+    return await begin_session(request, console, found, back)
 
 
 @post("/sign-out", status_code=200, opt=needs("read", "operate"))
@@ -98,10 +98,14 @@ async def checked_form(request: ConsoleRequest, console: ConsoleState) -> Form:
     return form
 
 
-def begin_session(
+async def begin_session(
     request: ConsoleRequest, console: ConsoleState, found: ProvenToken, back: str
 ) -> Response[bytes]:
-    """Begin a session, in place of the one that the browser may have, and lead to a page."""
+    """Begin a session, in place of the one that the browser may have, and lead to a page.
+
+    The list of tokens shows that it was used: whether a link was opened, its maker sees there.
+    """
+    await console.api.tokens.note_use(found.id)
     if (old := session_of(request, console)) is not None:
         console.sessions.close(old)
     text, _ = console.sessions.open(found.id, found.token)

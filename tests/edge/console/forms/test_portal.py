@@ -12,6 +12,7 @@ from angarium.operations.tokens.listing import all_tokens
 from angarium.operations.tokens.portal_links import NewPortalLink, PortalLink, create_portal_link
 from angarium.operations.tokens.revoke import revoke
 from angarium.settings import Settings
+from streams.buckets.api_tokens import TokenStore
 from tests.edge.api.conftest import Api, problem
 from tests.edge.console.conftest import Browser, opened_console, signed_in, visitor
 from tests.support.waiting import until, until_true
@@ -146,7 +147,10 @@ async def test_a_link_is_listed_and_revoked_with_its_sessions(api: Api) -> None:
     assert (listed.note, listed.scopes) == ("portal link: Ada of acme", ("read", "manage"))
     assert listed.expires_at is not None
     assert (listed.expires_at - listed.created_at).total_seconds() == 3600
+    assert listed.used_at is None
     async with entered(api, made) as browser:
+        (used,) = await TokenStore(api.js, api.names).last_uses()
+        assert used == made.id
         assert await revoke(api.to, made.id) is None
 
         async def is_out() -> bool:
