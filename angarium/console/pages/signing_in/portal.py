@@ -39,7 +39,7 @@ async def enter_portal(
     if found is None or found.token.tenant != tenant or "read" not in found.token.scopes:
         count_wrong(request, console)
         return _form(request, tenant, NOT_VALID, status=401)
-    return await begin_session(request, console, found, f"{CONSOLE_PATH}/")
+    return begin_session(request, console, found, f"{CONSOLE_PATH}/")
 
 
 def _form(request: ConsoleRequest, tenant: str, why: str = "", *, status: int = 200) -> Response[bytes]:

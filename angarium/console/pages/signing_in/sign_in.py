@@ -1,6 +1,7 @@
 """Signing in with a token of the API, and signing out."""
 
 import asyncio
+import re
 import secrets
 from typing import Any
 
@@ -13,6 +14,7 @@ from angarium.console.admission import (
     FORM_COOKIE,
     SESSION_COOKIE,
     Form,
+    address_of,
     check_form,
     field,
     needs,
@@ -20,7 +22,7 @@ from angarium.console.admission import (
     session_of,
 )
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
-from angarium.console.paths import CONSOLE_PATH, SIGN_IN_PATH, ConsoleRequest
+from angarium.console.paths import CONSOLE_PATH, SIGN_IN_PATH, ConsoleRequest, kept_cookie
 from angarium.console.rendering.responses import cookie, page, redirect
 from angarium.console.sessions import LIFE_MAX_S
 from angarium.operations.tokens.secret import parse_token, proves
@@ -29,6 +31,7 @@ from streams.buckets.api_tokens import Token
 TRIES_PER_S = 5.0
 """Rate at which an address may try wrong tokens; a token has 256 random bits, so this only saves work."""
 FORM_LASTS_S = 3600.0
+FORM_TEXT = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 NEXT_MAX = 512
 
 WRONG = "Invalid token. It may be misspelled, revoked or expired."
@@ -66,7 +69,7 @@ async def do_sign_in(request: ConsoleRequest, console: InjectedConsole) -> Respo
         return _form(request, back, WRONG, status=401)
     if not {"read", "operate"} & {*found.token.scopes}:
         return _form(request, back, NOTHING_TO_SEE, status=403)
-    return await begin_session(request, console, found, back)
+    return begin_session(request, console, found, back)
 
 
 @post("/sign-out", status_code=200, opt=needs("read", "operate"))
@@ -84,43 +87,37 @@ def _form(request: ConsoleRequest, back: str, why: str = "", *, status: int = 20
 
 def form_page(request: ConsoleRequest, template: str, *, status: int, **values: Any) -> Response[bytes]:
     """A page with a form to sign in, and the cookie that the form has to match."""
-    csrf = secrets.token_urlsafe(32)
+    # The form of another tab is still to be sent, so both have the same text.
+    known = kept_cookie(request, FORM_COOKIE)
+    csrf = known if FORM_TEXT.match(known) else secrets.token_urlsafe(32)
     kept = cookie(request, FORM_COOKIE, csrf, FORM_LASTS_S)
     return page(request, template, None, status=status, cookies=(kept,), csrf=csrf, **values)
 
 
 async def checked_form(request: ConsoleRequest, console: ConsoleState) -> Form:
     """The fields of a form to sign in, if it is of ours. Raises `ProblemRaised`."""
-    form = await read_form(request, console, _address(request))
-    check_form(request, form, request.cookies.get(FORM_COOKIE, ""))
+    form = await read_form(request, console, address_of(request))
+    check_form(request, form, kept_cookie(request, FORM_COOKIE))
     if not console.api.is_ready:
         raise unavailable("NATS cannot be reached; load the page again in a moment")
     return form
 
 
-async def begin_session(
+def begin_session(
     request: ConsoleRequest, console: ConsoleState, found: ProvenToken, back: str
 ) -> Response[bytes]:
-    """Begin a session, in place of the one that the browser may have, and lead to a page.
-
-    The list of tokens shows that it was used: whether a link was opened, its maker sees there.
-    """
-    await console.api.tokens.note_use(found.id)
+    """Begin a session, in place of one with another token, and lead to a page."""
     if (old := session_of(request, console)) is not None:
+        if old.token_id == found.id:
+            return redirect(back)  # Another tab has signed in meanwhile; its forms stay valid.
         console.sessions.close(old)
     text, _ = console.sessions.open(found.id, found.token)
-    return redirect(
-        back, cookie(request, SESSION_COOKIE, text, LIFE_MAX_S), cookie(request, FORM_COOKIE, "", 0)
-    )
-
-
-def _address(request: ConsoleRequest) -> str:
-    return request.client.host if request.client else ""
+    return redirect(back, cookie(request, SESSION_COOKIE, text, LIFE_MAX_S))
 
 
 def count_wrong(request: ConsoleRequest, console: ConsoleState) -> None:
     """Count a wrong token. Raises `ProblemRaised` if the address tries too many."""
-    status = console.sign_ins.take(_address(request), TRIES_PER_S, 1, asyncio.get_running_loop().time())
+    status = console.sign_ins.take(address_of(request), TRIES_PER_S, 1, asyncio.get_running_loop().time())
     if not status.admitted:
         raise ProblemRaised(
             429, "rate", "too many wrong tokens from this address; wait a moment",

@@ -10,6 +10,7 @@ from actors.configuration.policy import Rate
 from actors.tenant_settings import TenantSettings
 from angarium.console.pages.settings import view
 from angarium.settings import Settings
+from streams.buckets.api_tokens import TokenStore
 from tests.edge.api.conftest import Api
 from tests.edge.console.conftest import Browser, opened_console, signed_in, visitor
 from tests.support.waiting import until, until_true
@@ -82,7 +83,7 @@ async def test_a_token_is_created_shown_once_listed_and_revoked(api: Api, operat
 
 
 async def test_each_field_of_a_token_has_its_own_problem(api: Api, operator: Browser) -> None:
-    before = len(await api.stored(api.names.tokens))
+    before = len(await TokenStore(api.js, api.names).all())
     page = await create(operator, 422, tenant="a b", scope=[], lasts="soon", rate="fast", note="x" * 201)
     for path, why in (
         ("tenant", "a letter, then up to 63 of"), ("scopes", "a token needs a scope"),
@@ -99,7 +100,7 @@ async def test_each_field_of_a_token_has_its_own_problem(api: Api, operator: Bro
         ({"note": "a\x1bb"}, "must be one line"), ({"lasts": "9" * 40 + "d"}, "is not an age"),
     ):  # fmt: skip
         assert why in await create(operator, 422, **wrong)
-    assert len(await api.stored(api.names.tokens)) == before
+    assert len(await TokenStore(api.js, api.names).all()) == before
     assert "until it is revoked" in await create(operator, lasts="")
 
 
@@ -205,7 +206,7 @@ async def test_a_link_is_made_and_shown_once(settings: Settings) -> None:
         listed = await browser.get(SETTINGS)
         assert "portal link: &lt;b&gt;Ada&lt;/b&gt;" in listed
         assert found[1] not in listed
-        stored = len(await api.stored(api.names.tokens))
+        stored = len(await TokenStore(api.js, api.names).all())
         for wrong, path, why in (
             ({"tenant": "*"}, "tenant", "is no tenant"), ({"tenant": ""}, "tenant", "is no tenant"),
             ({"lasts": "2d"}, "lasts_s", "1 minute to 24 hours"), ({"lasts": ""}, "lasts_s", "is not an age"),
@@ -213,7 +214,7 @@ async def test_a_link_is_made_and_shown_once(settings: Settings) -> None:
         ):  # fmt: skip
             page = (await browser.post(f"{SETTINGS}/links", asked | wrong, 422)).text
             assert re.search(rf'<p class="wrong" id="e-{path}">[^<]*{re.escape(why)}', page)
-        assert len(await api.stored(api.names.tokens)) == stored
+        assert len(await TokenStore(api.js, api.names).all()) == stored
 
 
 async def test_the_form_of_a_link_says_that_the_console_has_no_address(operator: Browser) -> None:
