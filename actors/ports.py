@@ -101,9 +101,12 @@ class OwnOutage(Protocol):
 
 
 class DownHosts(Protocol):
-    """The hosts that cannot be connected to; `count`: how many there are."""
+    """The hosts that cannot be connected to."""
 
-    count: int
+    @property
+    def count(self) -> int:
+        """Number of hosts that cannot be connected to."""
+        ...
 
     def may_try(self, receiver: str, policy: Policy) -> bool:
         """True if an attempt may start now: its host is up, or it is the turn of this receiver, which ends.

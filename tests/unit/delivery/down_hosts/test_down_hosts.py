@@ -11,6 +11,8 @@ from angarium.delivery.connections.down_hosts import (
     LET_GO_AT_ONCE,
     LET_GO_EVERY_S,
     PAUSE_MAX_S,
+    PAUSE_MIN_S,
+    TURN_MAX_S,
     DownHosts,
 )
 from angarium.delivery.http_exchange.target import parse_target
@@ -166,11 +168,47 @@ async def test_an_end_that_says_nothing_passes_the_turn_on() -> None:
     assert receivers.hosts.may_try("b.r", HERE)
     receivers.hosts.begun("b.r", TARGET)
     receivers.wake("a.r")
-    await asyncio.sleep(5)
+    await asyncio.sleep(TURN_MAX_S - 0.1)
     assert receivers.tried == []
     receivers.hosts.ended("b.r", TARGET)
     await asyncio.sleep(0.1)
     assert [name for _, name in receivers.tried] == ["a.r"]
+
+
+@in_virtual_time
+async def test_an_attempt_that_hangs_does_not_keep_the_turn() -> None:
+    """An attempt may also wait for the budget of its tenant."""
+    receivers = Receivers()
+    receivers.fail()
+    await asyncio.sleep(PAUSE_MAX_S)
+    assert receivers.hosts.may_try("hangs.r", HERE)
+    receivers.hosts.begun("hangs.r", TARGET)
+    receivers.wake("a.r")
+    await asyncio.sleep(TURN_MAX_S + 2 * PAUSE_MIN_S + 0.1)
+    assert [name for _, name in receivers.tried] == ["a.r"]
+    receivers.hosts.unreached("hangs.r", TARGET)
+    receivers.wake("b.r")
+    await asyncio.sleep(10 * PAUSE_MIN_S)
+    assert [name for _, name in receivers.tried][:2] == ["a.r", "b.r"]
+
+
+@in_virtual_time
+async def test_attempts_that_were_under_way_do_not_make_the_pause_longer() -> None:
+    receivers = Receivers(connect_s=0.0)
+    receivers.fail(100)
+    receivers.wake("a.r")
+    receivers.wake("b.r")
+    await asyncio.sleep(4 * PAUSE_MIN_S)
+    assert [name for _, name in receivers.tried] == ["a.r", "b.r"]
+
+
+@in_virtual_time
+async def test_receivers_that_failed_long_ago_do_not_count() -> None:
+    receivers = Receivers()
+    receivers.hosts.unreached("z.r1", TARGET)
+    await asyncio.sleep(FAILURES_COUNT_FOR_S + 1)
+    receivers.fail(20, receivers=1)
+    assert not receivers.hosts.is_down(HERE)
 
 
 @in_virtual_time
@@ -182,13 +220,36 @@ async def test_receivers_behind_a_proxy_take_no_part() -> None:
     assert hosts.may_try("a.r", HERE)
 
 
+def fail_hosts(hosts: DownHosts, count: int, *, receivers: int) -> None:
+    """Have all receivers of that many hosts fail, as often as it takes."""
+    for number in range(count):
+        for failure in range(FAILURES_MIN):
+            hosts.unreached(f"evil.r{failure % receivers}", parse_target(f"https://h{number}.example/"))
+
+
+@in_virtual_time
+async def test_hosts_of_single_receivers_drive_out_none_that_is_down() -> None:
+    receivers = Receivers()
+    receivers.fail()
+    fail_hosts(receivers.hosts, HOSTS_MAX + 1, receivers=1)
+    assert (receivers.hosts.count, receivers.hosts.is_down(HERE)) == (1, True)
+
+
 @in_virtual_time
 async def test_failing_hosts_are_forgotten_in_their_order() -> None:
     receivers = Receivers()
+    receivers.fail(FAILURES_MIN - 1)
+    fail_hosts(receivers.hosts, HOSTS_MAX, receivers=1)
+    receivers.fail(FAILURES_MIN - 1)
+    assert not receivers.hosts.is_down(HERE)
+
+
+@in_virtual_time
+async def test_hosts_that_are_down_are_forgotten_in_their_order_and_their_receivers_go_on() -> None:
+    receivers = Receivers()
     receivers.fail()
     receivers.wake("a.r")
-    for number in range(HOSTS_MAX):
-        receivers.hosts.unreached("evil.r", parse_target(f"https://h{number}.example/"))
-    assert not receivers.hosts.is_down(HERE)
+    fail_hosts(receivers.hosts, HOSTS_MAX, receivers=2)
+    assert (receivers.hosts.count, receivers.hosts.is_down(HERE)) == (HOSTS_MAX, False)
     await asyncio.sleep(0.1)
     assert [name for _, name in receivers.tried] == ["a.r"]
