@@ -108,11 +108,16 @@ class DownHosts:
         """Call `wake` with each receiver whose turn it is: it asks whether it may try before that returns."""
         self._wake = wake
 
-    def may_try(self, receiver: str, policy: Policy) -> bool:
-        """True if an attempt may start now, which takes the turn; else the receiver is woken for its turn."""
+    def may_try(self, receiver: str, policy: Policy, *, has_attempts: bool) -> bool:
+        """True if an attempt may start now, which takes the turn; else the receiver is woken for its turn.
+
+        A receiver without attempts may ask again: it reads its event first, or has a fact confirmed.
+        """
         key = self._key(policy) if self._down else None
         host = None if key is None else self._down.get(key)
         if key is None or host is None:
+            return True
+        if host.probing == receiver and not (host.has_begun or has_attempts):
             return True
         now = self._loop.time()
         is_free = not host.probing and now >= host.due_at and not host.waiting.count

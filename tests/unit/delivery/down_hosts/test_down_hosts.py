@@ -40,7 +40,7 @@ class Receivers:
 
     def wake(self, receiver: str) -> None:
         self.woken.append(receiver)
-        if receiver not in self.idle | self.served and self.hosts.may_try(receiver, HERE):
+        if receiver not in self.idle | self.served and self.hosts.may_try(receiver, HERE, has_attempts=False):
             task = asyncio.get_running_loop().create_task(self._attempt(receiver))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -76,8 +76,8 @@ async def test_a_host_is_down_after_failures_of_two_receivers() -> None:
     receivers.fail(1)
     assert receivers.hosts.is_down(HERE)
     assert (receivers.hosts.count, receivers.hosts.is_down(ELSEWHERE)) == (1, False)
-    assert receivers.hosts.may_try("a.r", ELSEWHERE)
-    assert not receivers.hosts.may_try("a.r", HERE)
+    assert receivers.hosts.may_try("a.r", ELSEWHERE, has_attempts=False)
+    assert not receivers.hosts.may_try("a.r", HERE, has_attempts=False)
 
 
 @in_virtual_time
@@ -85,7 +85,7 @@ async def test_one_receiver_alone_has_its_own_backoff() -> None:
     receivers = Receivers()
     receivers.fail(20, receivers=1)
     assert not receivers.hosts.is_down(HERE)
-    assert receivers.hosts.may_try("z.r0", HERE)
+    assert receivers.hosts.may_try("z.r0", HERE, has_attempts=False)
 
 
 @in_virtual_time
@@ -151,8 +151,9 @@ async def test_a_turn_that_is_not_used_lapses_and_comes_again() -> None:
     receivers = Receivers()
     receivers.fail()
     await asyncio.sleep(PAUSE_MAX_S)
-    assert receivers.hosts.may_try("asks.only", HERE)
-    assert not receivers.hosts.may_try("asks.only", HERE)
+    assert receivers.hosts.may_try("asks.only", HERE, has_attempts=False)
+    assert receivers.hosts.may_try("asks.only", HERE, has_attempts=False)
+    assert not receivers.hosts.may_try("asks.only", HERE, has_attempts=True)
     receivers.idle.add("asks.only")
     receivers.wake("a.r")
     assert receivers.tried == []
@@ -165,7 +166,7 @@ async def test_an_end_that_says_nothing_passes_the_turn_on() -> None:
     receivers = Receivers()
     receivers.fail()
     await asyncio.sleep(PAUSE_MAX_S)
-    assert receivers.hosts.may_try("b.r", HERE)
+    assert receivers.hosts.may_try("b.r", HERE, has_attempts=False)
     receivers.hosts.begun("b.r", TARGET)
     receivers.wake("a.r")
     await asyncio.sleep(TURN_MAX_S - 0.1)
@@ -181,7 +182,7 @@ async def test_an_attempt_that_hangs_does_not_keep_the_turn() -> None:
     receivers = Receivers()
     receivers.fail()
     await asyncio.sleep(PAUSE_MAX_S)
-    assert receivers.hosts.may_try("hangs.r", HERE)
+    assert receivers.hosts.may_try("hangs.r", HERE, has_attempts=False)
     receivers.hosts.begun("hangs.r", TARGET)
     receivers.wake("a.r")
     await asyncio.sleep(TURN_MAX_S + 2 * PAUSE_MIN_S + 0.1)
@@ -217,7 +218,7 @@ async def test_receivers_behind_a_proxy_take_no_part() -> None:
     for number in range(9):
         hosts.unreached(f"a.r{number}", TARGET)
     assert hosts.count == 1
-    assert hosts.may_try("a.r", HERE)
+    assert hosts.may_try("a.r", HERE, has_attempts=False)
 
 
 def fail_hosts(hosts: DownHosts, count: int, *, receivers: int) -> None:
@@ -245,7 +246,7 @@ async def test_failing_hosts_are_forgotten_in_their_order() -> None:
 
 
 @in_virtual_time
-async def test_hosts_that_are_down_are_forgotten_in_their_order_and_their_receivers_go_on() -> None:
+async def test_hosts_that_are_down_are_forgotten_in_order_and_receivers_go_on() -> None:
     receivers = Receivers()
     receivers.fail()
     receivers.wake("a.r")

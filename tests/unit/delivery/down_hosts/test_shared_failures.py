@@ -102,16 +102,16 @@ async def test_an_attempt_that_is_cancelled_passes_the_turn_on() -> None:
     hosts, woken = DownHosts(), list[str]()
 
     def wake(receiver: str) -> None:
-        if hosts.may_try(receiver, HERE):
+        if hosts.may_try(receiver, HERE, has_attempts=False):
             woken.append(receiver)
 
     await made(failure(FailureKind.CONNECT), hosts, ProfileNames())
     hosts.on_turn(wake)
     await asyncio.sleep(PAUSE_MAX_S)
-    assert hosts.may_try("moves.r", HERE)
+    assert hosts.may_try("moves.r", HERE, has_attempts=False)
     sending = asyncio.create_task(HttpSender(Hanging(OK), down_hosts=hosts).send(attempt("moves.r")))
     await asyncio.sleep(0.1)
-    assert not hosts.may_try("stays.r", HERE)
+    assert not hosts.may_try("stays.r", HERE, has_attempts=False)
     sending.cancel()
     await asyncio.sleep(0.1)
     assert woken == ["stays.r"]
