@@ -124,7 +124,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "angarium.operations.installation": ("fleet key sizing", "setup drain repair", "doctor"),
     "angarium.api": (
         "problems",
-        "recent_findings bounded_protocol request_metrics requests",
+        "recent_findings bounded_protocol receiver_names request_metrics requests",
         "admission background cors",
         "api_state",
         "openapi",
@@ -135,7 +135,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "server",
     ),
     "angarium.console": (
-        "paths cached_values sessions",
+        "paths cached_values event_traces sessions",
         "console_state",
         "admission rendering",
         "pages",
@@ -146,6 +146,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "sink_process",
         "harness",
         "over_http resident",
+        "console",
         "api calls deliver fanout isolation ledger scale",
     ),
     "angarium.delivery": (
