@@ -31,6 +31,7 @@ from actors.machine.state import State
 from actors.rate_status import BucketState, bucket_state
 from actors.times_as_text import age_text, instant_text, instant_text_or_none
 
+_DOWN_HOST_WORDS = "its host cannot be connected to: its receivers try it in turn, one at a time"
 SLOW_ANSWER_MS = 50.0
 """From this latency on, latency counts as the limit of a strict receiver's pace."""
 Remedy = Literal["resume", "put", "key"]
@@ -277,7 +278,8 @@ def _held_words(
             return f"unverified: {handshake_words(known, _next_handshake(state, policy, view, now))}"
         case "offline":
             at = _resume_at(state, policy, now)
-            following = f"the next attempt is at {_moment(at, now)}" if at else "the next attempt is due"
+            due = "the next attempt is due" if view.bounds.may_try_host else _DOWN_HOST_WORDS
+            following = f"the next attempt is at {_moment(at, now)}" if at else due
             following = "an attempt is under way" if view.in_flight else following
             return f"offline: {_no_success(state, now)}, {_failures(state, policy)}; {following}"
         case "throttled":
@@ -309,8 +311,10 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return "a node of an older version knows no transforms: upgrade it"
         case Rest(Rule.OUTAGE) | WaitUntil(_, Rule.OUTAGE):
             return "this node can connect to no host, and only makes probes until it can"
-        case Rest(Rule.DOWN_HOST) | WaitUntil(_, Rule.DOWN_HOST):
-            return "its host cannot be connected to: its receivers try it in turn, one at a time"
+        case Rest(Rule.DOWN_HOST | Rule.DOWN_HOST_UNREAD) | WaitUntil(
+            _, Rule.DOWN_HOST | Rule.DOWN_HOST_UNREAD
+        ):
+            return _DOWN_HOST_WORDS
         case Rest(Rule.UNCONFIRMED | Rule.UNREADY):
             return "waiting for NATS to confirm what was recorded"
         case Rest(Rule.BURIALS_FULL):

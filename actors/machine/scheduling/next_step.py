@@ -160,6 +160,8 @@ def _step_for(
         if isinstance(step, s.WaitUntil):
             return _wait(now, min(step.at, ends_at), step.rule, drops=view.has_unacked)
         return step
+    if event is None and not view.bounds.may_try_host:
+        return _wait(now, ends_at, Rule.DOWN_HOST_UNREAD, drops=False)
     if policy.batch is not None:
         batch = assemble(state, policy, policy.batch, view, now, entry)
         if not isinstance(batch, tuple):

@@ -36,7 +36,7 @@ class Rule(Enum):
     GIVING_UP = (
         "the event has to be given up, and there is room for one more dead letter that is still to be stored"
     )
-    READING = "the next event is only in the stream, and nothing holds it back"
+    READING = "the next event is only in the stream, and nothing holds it back, not even its host"
     UNCONFIRMED = "a fact that must be confirmed before an attempt starts is not confirmed yet"
     BURIALS_FULL = (
         "the event has to be given up, and no room for one more dead letter that is still to be stored"
@@ -54,6 +54,7 @@ class Rule(Enum):
     )
     RETRYING = "the event failed, and its next attempt is not due yet"
     IN_HANDSHAKE = "it has not proved itself, and a handshake is under way"
+    DOWN_HOST_UNREAD = "its host cannot be connected to, and the event waits for its turn only in the stream"
     FETCHING = "the event is open, its body is not in memory, and no handshake comes first"
     BATCH_IN_FLIGHT = "the event goes with others, and one of them is in flight"
     LINGERING = "more events may come for the batch, which has not waited for as long as it may"
