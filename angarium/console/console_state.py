@@ -1,6 +1,7 @@
 """The state of the console in one process: its sessions, and what it read a moment ago."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from litestar.di import NamedDependency
 
@@ -11,8 +12,10 @@ from angarium.api.problems import result_of
 from angarium.api.recent_findings import FindingsAndAlerts
 from angarium.api.requests.request_limits import RequestLimits
 from angarium.console.cached_values import CachedValues
+from angarium.console.recent_minutes import HourByMinute, RecentMinutes
 from angarium.console.sessions import ConsoleSession, ConsoleSessions
 from angarium.operations.installation import fleet
+from angarium.operations.installation.doctor.raised_alerts import TenantAlerts, tenant_alerts
 from angarium.operations.installation.fleet import FleetStatus, ShardStatus
 from angarium.operations.receiver_list.top import Top, TopScreen
 from streams.buckets.api_tokens import ALL_TENANTS
@@ -31,6 +34,8 @@ class ConsoleState:
     - `sign_ins`: the rate at which each address may try wrong tokens.
     - `form_limits`: forms that are being read, by tenant, or by address before there is a session.
     - `overviews`: the totals of a tenant, or of all, and the receivers whose events wait longest.
+    - `hours`: the last hour of a tenant, or of all, by minute.
+    - `alerts`: those about a tenant's receivers.
     """
 
     def __init__(self, api: ApiState) -> None:
@@ -39,6 +44,8 @@ class ConsoleState:
         self.sign_ins = RequestRates()
         self.form_limits = RequestLimits()
         self.overviews: CachedValues[str, TopScreen] = CachedValues(self._overview_reader)
+        self.hours: CachedValues[str, HourByMinute] = CachedValues(self._hours_reader)
+        self.alerts: CachedValues[str, TenantAlerts] = CachedValues(self._alerts_reader)
         self.nodes: CachedValues[str, FleetStatus] = CachedValues(lambda _: self._nodes)
         self.shards: CachedValues[str, list[ShardStatus]] = CachedValues(lambda _: self._shards)
         self.findings: CachedValues[str, FindingsAndAlerts] = CachedValues(lambda _: api.recent_findings.get)
@@ -51,7 +58,7 @@ class ConsoleState:
 
     def close(self) -> None:
         """End what is being read."""
-        for each in (self.overviews, self.nodes, self.shards, self.findings, self.names):
+        for each in self._all_cached:
             each.stop()
 
     def _overview_reader(self, tenant: str) -> Callable[[], Awaitable[TopScreen]]:
@@ -59,6 +66,21 @@ class ConsoleState:
 
         async def read() -> TopScreen:
             return result_of(await top.refresh())
+
+        return read
+
+    @property
+    def _all_cached(self) -> tuple[CachedValues[str, Any], ...]:
+        return (
+            self.overviews, self.hours, self.alerts, self.nodes, self.shards, self.findings, self.names,
+        )  # fmt: skip
+
+    def _hours_reader(self, tenant: str) -> Callable[[], Awaitable[HourByMinute]]:
+        return RecentMinutes(self.api, tenant).read
+
+    def _alerts_reader(self, tenant: str) -> Callable[[], Awaitable[TenantAlerts]]:
+        async def read() -> TenantAlerts:
+            return result_of(await tenant_alerts(self.access, tenant))
 
         return read
 

@@ -3,9 +3,11 @@
 The SQL is the same for SQLite and for PostgreSQL, placeholders are `?` or `?1`, `?2`.
 """
 
+import re
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.machine.facts import EventDropped
 from angarium.ledger import schema
@@ -22,6 +24,7 @@ from angarium.ledger.ledger_answers import (
     RecordedChange,
     RecordedDelivery,
     RecordedMinute,
+    RecordedTotals,
     Unknown,
 )
 
@@ -45,6 +48,14 @@ FROM blocks b CROSS JOIN deliveries d {index} CROSS JOIN receivers r
 WHERE d.block = b.block AND d.event = ?1 AND r.id = d.receiver AND r.name >= ?2 AND r.name < ?3
     AND (r.name, d.sequence) > (?4, ?5)
 ORDER BY r.name, d.sequence LIMIT ?6
+"""
+COPIES = """
+SELECT d.position FROM blocks b CROSS JOIN deliveries d {index}
+WHERE d.block = b.block AND d.event = ?1 AND d.receiver = ?2 ORDER BY d.position DESC LIMIT ?3
+"""
+_TRANSFORMS = """
+SELECT at, detail FROM changes WHERE receiver = ? AND kind = 'transform_set'
+ORDER BY at, position, ordinal LIMIT ?
 """
 _TRIES_OF = """
 FROM blocks b CROSS JOIN attempts a
@@ -84,6 +95,8 @@ SELECT min(at) FROM (
     UNION ALL SELECT min(at) FROM states WHERE receiver = ?1
 ) AS known
 """
+_LIKE_SPECIAL = re.compile(r"[!%_]")
+"""Characters with a meaning in a pattern of LIKE, and the one that escapes them."""
 MINUTES_MAX = ROWS_MAX = 1 << 31
 """Minutes of one answer; a query without a limit gets all."""
 _MINUTES = """
@@ -91,6 +104,15 @@ SELECT m.minute * 60000, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m
     sum(m.latency_us), max(m.latency_us_max), sum(m.late_ms), max(m.late_ms_max), sum(m.posts)
 FROM minutes m WHERE m.receiver = ? AND m.minute >= ? AND m.minute <= ? GROUP BY m.minute ORDER BY m.minute
 LIMIT ?
+"""
+_TOTALS = """
+SELECT m.minute * 60000, sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead)
+FROM minutes m WHERE m.minute >= ? AND m.minute <= ? GROUP BY m.minute ORDER BY m.minute
+"""
+_TOTALS_OF = """
+SELECT m.minute * 60000, sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead)
+FROM minutes m CROSS JOIN receivers r WHERE m.minute >= ? AND m.minute <= ?
+    AND r.id = m.receiver AND r.name >= ? AND r.name < ? GROUP BY m.minute ORDER BY m.minute
 """
 _BASE = "receiver, position, at, origin, state FROM states WHERE receiver = ? AND position >= ?"
 _FACTS_UNTIL = """
@@ -212,6 +234,16 @@ class LedgerQueries:
             ))  # fmt: skip
         return found
 
+    async def copies(self, event: str, receiver: int, limit: int) -> list[int]:
+        """The positions of the last copies of an event for a receiver, the newest first."""
+        query = COPIES.format(index=self._reader.by("deliveries_event"))
+        return [position for (position,) in await self.rows(query, event, receiver, limit)]
+
+    async def transforms(self, receiver: int, limit: int) -> list[tuple[int, int]]:
+        """The first transforms of a receiver: instants, and revisions of their configurations; 0: none."""
+        rows = await self.rows(_TRANSFORMS, receiver, limit)
+        return [(at, msgspec.json.decode(detail).get("revision", 0)) for at, detail in rows]
+
     async def _tries(self, *delivery: int) -> tuple[list[Any], int]:
         """The first and the last attempts of a delivery, in their order, and how many there are."""
         tries = await self.rows(_FIRST_TRIES, *delivery, TRIES_MAX + 1)
@@ -306,6 +338,15 @@ class LedgerQueries:
         rows = await self.rows(_MINUTES, receiver, since // 60_000, (until - 1) // 60_000, limit)
         return [RecordedMinute(*map(int, row)) for row in rows]
 
+    async def totals(self, since: int, until: int, tenant: str | None = None) -> list[RecordedTotals]:
+        """The attempts to a tenant's receivers, or to all, by minute; minutes without any are left out."""
+        period = since // 60_000, (until - 1) // 60_000
+        if tenant is None:
+            rows = await self.rows(_TOTALS, *period)
+        else:
+            rows = await self.rows(_TOTALS_OF, *period, *_names_of(tenant))
+        return [RecordedTotals(*map(int, row)) for row in rows]
+
     async def owner(self, shard: int, at: int) -> str:
         """The node that owned a shard at a time; empty if that is not known."""
         query = "SELECT node FROM claims WHERE shard = ? AND at <= ? ORDER BY position DESC LIMIT 1"
@@ -382,7 +423,12 @@ def filtered(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
 
     Without an index, the table itself is read, which has this order.
     """
+    if wanted.error is not None:
+        wanted = replace(wanted, failed=True)
     index, only, values = _by_status(wanted)
+    if wanted.error is not None:
+        contained = _LIKE_SPECIAL.sub(r"!\g<0>", wanted.error.lower())
+        only, values = f"{only} AND lower(a.error) LIKE ? ESCAPE '!'", (*values, f"%{contained}%")
     if wanted.type is None:
         return index, only, values
     return index or "attempts_type", f"{only} AND a.type = ?", (*values, wanted.type)

@@ -135,11 +135,16 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "server",
     ),
     "angarium.console": (
-        "paths cached_values sessions",
+        "paths cached_values recent_minutes sessions",
         "console_state",
         "admission rendering",
         "pages",
         "app",
+    ),
+    "angarium.console.pages": (
+        "action_previews dead_letters files fleet live receivers sign_in",
+        "details",
+        "events overview receiver receiver_actions redrive",
     ),
     "angarium.bench": (
         "measuring publishing sink",

@@ -59,7 +59,10 @@ def every_query(by: Callable[[str], str]) -> list[str]:
     ]
     found.remove(queries.ATTEMPTS)
     found.remove(queries.JOURNEY)
-    found.append(queries.JOURNEY.format(index=by("deliveries_event")))
+    found.remove(queries.COPIES)
+    found += [each.format(index=by("deliveries_event")) for each in (queries.JOURNEY, queries.COPIES)]
+    index, only, _ = queries.filtered(AttemptFilter(error="refused"))
+    found.append(queries.ATTEMPTS.format(index=by(index), only=only))
     for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
         for failed_only in (False, True):
             index, only, _ = queries.filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
