@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from angarium.ledger.audit import BARS_MAX
 from angarium.operations.ledger_queries.audit import AuditedPart
 
 PART_WIDTH = 40
@@ -22,7 +23,7 @@ class AuditBar(Struct, frozen=True):
 
 
 class AuditChart(Struct, frozen=True):
-    """The bars from the oldest part on, the width of all, and the most that they reach."""
+    """The bars from the oldest part on, the width of the most bars, and the most that they reach."""
 
     bars: list[AuditBar]
     width: int
@@ -42,7 +43,7 @@ def audit_chart(parts: Sequence[AuditedPart]) -> AuditChart:
         )
         for number, each in enumerate(parts)
     ]
-    return AuditChart(bars, max(1, len(bars)) * (PART_WIDTH + PART_GAP), most)
+    return AuditChart(bars, BARS_MAX * (PART_WIDTH + PART_GAP), most)
 
 
 def _words(part: AuditedPart) -> str:

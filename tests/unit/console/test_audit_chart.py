@@ -1,0 +1,24 @@
+"""The chart of an audit: bars and limits on one scale, and as wide as the chart of the longest period."""
+
+from angarium.console.rendering.audit_chart import PARTS_HEIGHT, audit_chart
+from angarium.operations.ledger_queries.audit import AuditedPart
+
+AT = "2026-11-27T10:00:00.000Z"
+
+
+def test_bars_and_limits_have_one_scale() -> None:
+    parts = [AuditedPart(AT, 30, 10, 20), AuditedPart(AT, 50, 40, 20), AuditedPart(AT, 3, 1, None)]
+    found = audit_chart(parts)
+    assert [(each.height, each.limit, each.is_over) for each in found.bars] == [
+        (PARTS_HEIGHT // 4, PARTS_HEIGHT // 2, False),
+        (PARTS_HEIGHT, PARTS_HEIGHT // 2, True),
+        (PARTS_HEIGHT // 40, None, False),
+    ]
+    assert found.most == 40
+    assert found.bars[0].words == "from 10:00:00 UTC: at most 10 attempts in a second, 20 allowed"
+    assert found.bars[2].words.endswith("1 attempts in a second, no limit")
+
+
+def test_a_short_period_has_narrow_bars() -> None:
+    part = AuditedPart(AT, 1, 1, 1)
+    assert audit_chart([part]).width == audit_chart([part] * 16).width == audit_chart([]).width
