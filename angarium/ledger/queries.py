@@ -109,10 +109,10 @@ _TOTALS = """
 SELECT m.minute * 60000, sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead)
 FROM minutes m WHERE m.minute >= ? AND m.minute <= ? GROUP BY m.minute ORDER BY m.minute
 """
-_TOTALS_OF = """
+TOTALS_OF = """
 SELECT m.minute * 60000, sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead)
-FROM minutes m CROSS JOIN receivers r WHERE m.minute >= ? AND m.minute <= ?
-    AND r.id = m.receiver AND r.name >= ? AND r.name < ? GROUP BY m.minute ORDER BY m.minute
+FROM receivers r CROSS JOIN minutes m WHERE r.name >= ? AND r.name < ? AND m.receiver = r.id
+    AND m.minute IN ({minutes}) GROUP BY m.minute ORDER BY m.minute
 """
 _BASE = "receiver, position, at, origin, state FROM states WHERE receiver = ? AND position >= ?"
 _FACTS_UNTIL = """
@@ -340,11 +340,13 @@ class LedgerQueries:
 
     async def totals(self, since: int, until: int, tenant: str | None = None) -> list[RecordedTotals]:
         """The attempts to a tenant's receivers, or to all, by minute; minutes without any are left out."""
-        period = since // 60_000, (until - 1) // 60_000
+        first, last = since // 60_000, (until - 1) // 60_000
         if tenant is None:
-            rows = await self.rows(_TOTALS, *period)
+            rows = await self.rows(_TOTALS, first, last)
         else:
-            rows = await self.rows(_TOTALS_OF, *period, *_names_of(tenant))
+            minutes = range(first, last + 1)
+            query = TOTALS_OF.format(minutes=", ".join("?" * len(minutes)))
+            rows = await self.rows(query, *_names_of(tenant), *minutes)
         return [RecordedTotals(*map(int, row)) for row in rows]
 
     async def owner(self, shard: int, at: int) -> str:

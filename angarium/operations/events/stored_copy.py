@@ -31,6 +31,9 @@ from streams.reading.messages import stored_event
 NO_COPY = "the deliveries stream has no copy of this event for {} any more, or never had one"
 UNRECORDED = "the body is not shown: its receiver may have had another transform then, since {}"
 NOT_ALL_RECORDED = "not all of its transforms are recorded"
+NOT_YET = "the body is not shown yet: its receiver was configured a moment ago; look again in a few seconds"
+ADOPTED_WITHIN_S = 5.0
+"""Time within which nodes adopt a configuration: only then is it known that no earlier one is adopted."""
 
 
 class StoredCopy(Struct, frozen=True):
@@ -56,8 +59,11 @@ async def stored_copy(access: Access, event: str, receiver: str, recorded: Recor
     snapshot = await last_snapshot(access.js, access.names, receiver)
     state = snapshot.state if snapshot else None
     message = await _message(access, event, receiver, recorded, state)
-    found = await access.configurations.get(receiver)
-    if message is None or found is None:
+    found, configured = (
+        await access.configurations.get(receiver),
+        await access.configurations.last(receiver),
+    )
+    if message is None or found is None or configured is None:
         raise OperationError("not_found", NO_COPY.format(receiver))
     try:
         policy, _ = parse(found.raw, strict=False)
@@ -65,6 +71,9 @@ async def stored_copy(access: Access, event: str, receiver: str, recorded: Recor
         return _copy(message, HiddenBody(UNREADABLE))
     if snapshot is not None and state is None:
         return _copy(message, HiddenBody(UNREADABLE))
+    if recorded.recorded_to < (configured.stored_at + ADOPTED_WITHIN_S) * 1000:
+        # A transform that was replaced so soon may be in no record yet, and have shaped the event.
+        return _copy(message, HiddenBody(NOT_YET))
     transform = transform_to_show(policy, state, recorded, message.stored_at)
     if isinstance(transform, HiddenBody):
         return _copy(message, transform)

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from angarium.operations.failures import operation
 from angarium.operations.ledger_queries.ledger_access import LedgerLag, OpenLedger, ledger_lag
+from streams.installation.topology import Names
 
 COPIES_MAX = 8
 """Copies that are looked for, the newest first: an event has several if it was sent again."""
@@ -23,11 +24,13 @@ class RecordedCopies(Struct, frozen=True):
 
     - `positions`: those of its copies in the stream, the newest first.
     - `are_all`: `changes` has all that are recorded.
+    - `recorded_to`: the time (in milliseconds) up to which all that happened is recorded.
     """
 
     positions: list[int]
     changes: list[TransformChange]
     are_all: bool
+    recorded_to: int
     ledger: LedgerLag
 
 
@@ -35,10 +38,11 @@ class RecordedCopies(Struct, frozen=True):
 async def recorded_copies(ledger: OpenLedger, event: str, receiver: str) -> RecordedCopies:
     """Find the copies; there are none if the ledger knows nothing about the receiver."""
     number = await ledger.queries.receiver(receiver)
-    lag = await ledger_lag(ledger)
+    progress = await ledger.queries.progress(Names(ledger.settings.prefix).journal)
+    recorded_to, lag = max(progress.seen_at, progress.as_of), await ledger_lag(ledger)
     if number is None:
-        return RecordedCopies([], [], are_all=True, ledger=lag)
+        return RecordedCopies([], [], are_all=True, recorded_to=recorded_to, ledger=lag)
     positions = await ledger.queries.copies(event, number, COPIES_MAX)
     found = await ledger.queries.transforms(number, TRANSFORMS_MAX + 1)
     changes = [TransformChange(*each) for each in found[:TRANSFORMS_MAX]]
-    return RecordedCopies(positions, changes, len(found) <= TRANSFORMS_MAX, lag)
+    return RecordedCopies(positions, changes, len(found) <= TRANSFORMS_MAX, recorded_to, lag)

@@ -22,7 +22,9 @@ KEPT_UP = LedgerLag(as_of=None, behind_s=0.0, gaps=[])
 def recorded(*changes: tuple[int, int], ledger: LedgerLag | None = None) -> RecordedCopies:
     """Transforms as a ledger that has everything knows them."""
     progress = ledger or replace(KEPT_UP, as_of="2023-11-15T00:00:00.000Z")
-    return RecordedCopies([], [TransformChange(*each) for each in changes], are_all=True, ledger=progress)
+    return RecordedCopies(
+        [], [TransformChange(*each) for each in changes], are_all=True, recorded_to=AFTER, ledger=progress
+    )
 
 
 def adopted(revision: int, transform: Transform, key: str = "") -> State:

@@ -1,9 +1,11 @@
 """Headers and body of an event, as a receiver gets them, while the stream still has a copy for it."""
 
+import asyncio
+
 from litestar import Response, get
 from litestar.params import FromPath
 
-from angarium.api.problems import hidden, not_found, result_of
+from angarium.api.problems import hidden, not_found, result_of, unavailable
 from angarium.api.queries.ask_ledger import ask_ledger
 from angarium.api.requests.event_ids import ID_TEXT, is_id
 from angarium.console.admission import needs
@@ -15,6 +17,8 @@ from angarium.operations.events.stored_copy import StoredCopy, stored_copy
 from angarium.operations.ledger_queries.recorded_copies import recorded_copies
 
 SHOWN_BYTES_MAX = 64 << 10
+SEARCH_TIMEOUT_S = 10.0
+"""Time for finding the copy: without a record of it, up to 10,000 waiting events are read."""
 PATH = "/events/{tenant:str}/{event:str}/for/{name:str}"
 
 
@@ -54,4 +58,8 @@ async def _copy(console: ConsoleState, tenant: str, event: str, receiver: str) -
         recorded = await ask_ledger(
             console.api, tenant, lambda ledger: recorded_copies(ledger, event, receiver)
         )
-        return result_of(await stored_copy(console.access, event, receiver, recorded))
+        try:
+            async with asyncio.timeout(SEARCH_TIMEOUT_S):
+                return result_of(await stored_copy(console.access, event, receiver, recorded))
+        except TimeoutError:
+            raise unavailable(f"the copy was not found within {SEARCH_TIMEOUT_S:g} s") from None

@@ -60,6 +60,8 @@ def every_query(by: Callable[[str], str]) -> list[str]:
     found.remove(queries.ATTEMPTS)
     found.remove(queries.JOURNEY)
     found.remove(queries.COPIES)
+    found.remove(queries.TOTALS_OF)
+    found.append(queries.TOTALS_OF.format(minutes="?, ?"))
     found += [each.format(index=by("deliveries_event")) for each in (queries.JOURNEY, queries.COPIES)]
     index, only, _ = queries.filtered(AttemptFilter(error="refused"))
     found.append(queries.ATTEMPTS.format(index=by(index), only=only))

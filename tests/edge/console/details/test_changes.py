@@ -47,6 +47,17 @@ async def test_a_new_secret_is_shown_once_and_the_old_one_signs_until_its_end(ap
         assert changed_by(message).startswith("token ")
 
 
+async def test_a_receiver_without_a_secret_gets_its_first_one(api: Api) -> None:
+    await api.receiver("acme.billing")
+    async with signed_in(api) as browser:
+        page = await browser.get(ROTATE)
+        assert "No secret signs now" in page
+        assert "If a secret has leaked" not in page
+        answer = await browser.post(ROTATE, hidden_fields(page) | {"overlap": "24h"}, 200)
+        assert "Only this secret signs." in answer.text
+    assert len((await api.in_bucket())["secrets"]) == 1
+
+
 async def test_a_secret_is_not_made_twice_by_one_page(api: Api) -> None:
     """A reload of the page with the new secret would otherwise replace it."""
     await api.receiver("acme.billing", secrets=[SECRET])

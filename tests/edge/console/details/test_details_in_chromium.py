@@ -139,6 +139,12 @@ async def test_the_body_of_an_event_runs_nothing_and_loads_nothing(busy: Api) ->
 
         await until_true(is_settled)
         await page.click("text=Headers and body")
+
+        async def is_shown() -> bool:
+            await page.reload()
+            return await page.query_selector("pre.body") is not None
+
+        await until_true(is_shown)
         assert await page.inner_text("pre.body") == SCRIPT
         assert await page.evaluate("document.scripts.length") == 1
         assert not await browser.is_wider_than_the_window()

@@ -7,6 +7,7 @@ from tests.edge.api.conftest import MAX_BODY, Api
 from tests.edge.console.conftest import Browser, signed_in
 from tests.support.fleet.sink import Sink
 from tests.support.installation import publish
+from tests.support.ledgers import JournalWriter, catch_up, delivered, in_file, numbered, opens
 from tests.support.waiting import until, until_true
 
 HOSTILE = b"<script>alert(1)</script>\x1b[2J\xff\xe2\x80\xae\"'{{ 7 * 7 }}"
@@ -77,11 +78,16 @@ async def test_the_body_is_the_one_that_the_transform_leaves(watched: Api, sink:
     async with signed_in(watched) as browser:
         await send(watched, "e1", SECRET_BODY)
         await until(lambda: bool(sink.arrivals["acme.billing"]))
-        page = await shown(browser, "e1", "order")
+        page = await shown(browser, "e1", "&#34;order&#34;")
         assert "hunter2" not in page
-        saved = await browser.client.get(f"{address('e1')}/body")
-        assert saved.json() == {"order": 7}
+
+        async def is_saved() -> bool:
+            saved = await browser.client.get(f"{address('e1')}/body")
+            return saved.status_code == 200 and saved.json() == {"order": 7}
+
+        await until_true(is_saved)
         await watched.receiver("acme.billing", url=url)
+        assert "hunter2" not in await shown(browser, "e1", "configured a moment ago")
         await shown(browser, "e1", "another transform")
         await send(watched, "e2", SECRET_BODY)
         await until(lambda: len(sink.arrivals["acme.billing"]) == 2)
@@ -90,6 +96,21 @@ async def test_the_body_is_the_one_that_the_transform_leaves(watched: Api, sink:
         assert (await browser.client.get(f"{address('e1')}/body")).status_code == 404
         await watched.receiver("acme.billing", url=url, transform={"keep": ["/order"]})
         assert "hunter2" not in await shown(browser, "e2", "not shown")
+
+
+@pytest.mark.parametrize(("receiver", "event"), [("acme.billing", "e2"), ("other.billing", "e1")])
+async def test_another_message_at_the_recorded_position_is_not_shown(
+    api: Api, receiver: str, event: str
+) -> None:
+    """The end of a stream can be lost; its positions are then used again."""
+    await api.receiver("acme.billing")
+    position = await publish(api.js, api.names, receiver, b"another body", {EVENT_ID: event})
+    await JournalWriter(api.js, api.names).flush(
+        opens(), delivered(1, events=(numbered(1, position=position),))
+    )
+    await catch_up(api.js, api.names, in_file(api.to.settings.ledger))
+    async with signed_in(api) as browser:
+        assert "has no copy of this event" in await browser.get(address("e1"), 404)
 
 
 @pytest.mark.parametrize("suffix", ["", "/body"])
