@@ -7,7 +7,7 @@ from msgspec import Struct
 from angarium.api.api_state import ApiState
 from angarium.api.problems import ProblemRaised
 from angarium.api.queries.ask_ledger import ask_ledger
-from angarium.operations.ledger_queries.minute_totals import RecordedMinutes, recorded_minutes
+from angarium.operations.ledger_queries.minutes import RecordedMinutes, recorded_minutes
 from angarium.operations.live.minute_totals import (
     SECONDS_A_MINUTE,
     SPAN_MINUTES,

@@ -146,6 +146,7 @@ class RowBatch(Struct):
     facts: list[Row] = field(default_factory=list)
     minutes: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     changes: list[Row] = field(default_factory=list)
+    paces: list[Row] = field(default_factory=list)
     claims: list[Row] = field(default_factory=list)
     bases: list[BaseRow] = field(default_factory=list)
     gaps: list[GapRow] = field(default_factory=list)
@@ -210,6 +211,9 @@ class RowBatch(Struct):
                 self._minute(receiver, milliseconds(at))[4] += len(events)
             case f.EventRefused(at=at):
                 self._minute(receiver, milliseconds(at))[4] += 1
+                return
+            case f.PaceSet():
+                self.paces.append(_pace_row(receiver.id, fact, position, ordinal))
                 return
             case f.TurnedAway(at=at, events=turned_away):
                 self._minute(receiver, milliseconds(at))[4] += len(turned_away)
@@ -374,6 +378,14 @@ def base_row(base: BaseRow) -> tuple[Any, ...]:
 def configuration_row(receiver: int, put: ConfigurationRow) -> tuple[Any, ...]:
     """The values of a configuration, in the order of the columns of its table."""
     return (receiver, put.at, put.revision, put.document, put.changed_by, put.replaced)
+
+
+def _pace_row(receiver: int, fact: f.PaceSet, position: int, ordinal: int) -> Row:
+    """The values of a learnt pace, in the order of the columns of its table."""
+    return (
+        receiver, milliseconds(fact.at), position, ordinal, _encoder.encode(fact.pace).decode(),
+        fact.per_second, fact.in_flight, fact.limited_by, fact.in_flight_by,
+    )  # fmt: skip
 
 
 def milliseconds(at: float) -> int:

@@ -3,13 +3,13 @@
 The SQL is the same for SQLite and for PostgreSQL, placeholders are `?` or `?1`, `?2`.
 """
 
-import re
 from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from actors.machine.facts import EventDropped
+from actors.machine.pace.pace import Pace
 from angarium.ledger import schema
 from angarium.ledger.batch import BaseRow
 from angarium.ledger.fold import FoldedState, facts_in, fold
@@ -24,6 +24,7 @@ from angarium.ledger.ledger_answers import (
     RecordedChange,
     RecordedDelivery,
     RecordedMinute,
+    RecordedPace,
     RecordedTotals,
     Unknown,
 )
@@ -95,8 +96,6 @@ SELECT min(at) FROM (
     UNION ALL SELECT min(at) FROM states WHERE receiver = ?1
 ) AS known
 """
-_LIKE_SPECIAL = re.compile(r"[!%_]")
-"""Characters with a meaning in a pattern of LIKE, and the one that escapes them."""
 MINUTES_MAX = ROWS_MAX = 1 << 31
 """Minutes of one answer; a query without a limit gets all."""
 _MINUTES = """
@@ -133,10 +132,37 @@ DUPLICATES_FLUSHES_MAX = 1000
 """Flushes of a receiver that are searched for duplicates; the dedup window is 256 events by default."""
 DUPLICATES_DELIVERIES_MAX = 20
 """Deliveries of an event whose duplicates are searched; each costs a query."""
+_PACE = "at, pace, per_second, in_flight, limited_by, in_flight_by"
+_PACES = f"""
+SELECT {_PACE} FROM paces WHERE receiver = ? AND at >= ? AND at < ? ORDER BY at, position, ordinal LIMIT ?
+"""
+_PACE_BEFORE = f"""
+SELECT {_PACE} FROM paces WHERE receiver = ? AND at < ? ORDER BY at DESC, position DESC, ordinal DESC LIMIT 1
+"""
+PACE_HOUR_MS = 3_600_000
+_PACE_CHANGES = f"""
+SELECT {_PACE} FROM (
+    SELECT p.*, lag(p.at) OVER earlier AS at_before, lag(p.per_second) OVER earlier AS rate_before,
+        lag(p.in_flight) OVER earlier AS in_flight_before, lag(p.limited_by) OVER earlier AS by_before,
+        lag(p.in_flight_by) OVER earlier AS in_flight_by_before
+    FROM paces p WHERE p.receiver = ?1 AND p.at >= ?2 AND p.at < ?3
+    WINDOW earlier AS (ORDER BY p.at, p.position, p.ordinal)
+) AS told
+WHERE at >= ?4 AND (at_before IS NULL OR at / {PACE_HOUR_MS} <> at_before / {PACE_HOUR_MS}
+    OR limited_by <> by_before OR in_flight_by <> in_flight_by_before
+    OR per_second > 1.5 * rate_before OR rate_before > 1.5 * per_second
+    OR in_flight > 1.5 * in_flight_before OR in_flight_before > 1.5 * in_flight)
+ORDER BY at, position, ordinal LIMIT ?5
+"""
+"""Paces that differ much from the one before, and the first of each hour. One from an earlier hour decides
+nothing, so none is read: the choice is the same for any beginning of the period."""
 _BLOCKS = "SELECT b.block FROM blocks b WHERE b.until >= ? AND b.since < ? ORDER BY b.block DESC"
 _GAPS = """
 SELECT last, since, until, first FROM gaps WHERE share = ? AND since < ? ORDER BY first
 """
+
+
+_decode_pace = msgspec.json.Decoder(Pace).decode
 
 
 class LedgerReader(Protocol):
@@ -290,6 +316,16 @@ class LedgerQueries:
         rows = await self.rows(query, receiver, at, limit)
         return [RecordedChange(at, kind, msgspec.json.decode(detail)) for at, kind, detail in reversed(rows)]
 
+    async def paces(self, receiver: int, since: int, until: int, limit: int) -> list[RecordedPace]:
+        """The paces that were learnt from a time on and before another, after the last one before it."""
+        before = await self.rows(_PACE_BEFORE, receiver, since)
+        return list(map(_recorded_pace, before + await self.rows(_PACES, receiver, since, until, limit)))
+
+    async def pace_changes(self, receiver: int, since: int, until: int, limit: int) -> list[RecordedPace]:
+        """The first paces between two times that differ much from the one before, or begin an hour."""
+        rows = await self.rows(_PACE_CHANGES, receiver, since - PACE_HOUR_MS, until, since, limit)
+        return list(map(_recorded_pace, rows))
+
     async def configurations(self, receiver: int, since: int, until: int, limit: int) -> list[Configured]:
         """The first configurations that were put from a time on and before another, in their order."""
         query = (
@@ -341,13 +377,11 @@ class LedgerQueries:
     async def totals(self, since: int, until: int, tenant: str | None = None) -> list[RecordedTotals]:
         """The attempts to a tenant's receivers, or to all, by minute; minutes without any are left out."""
         first, last = since // 60_000, (until - 1) // 60_000
-        if tenant is None:
-            rows = await self.rows(_TOTALS, first, last)
-        else:
-            minutes = range(first, last + 1)
-            query = TOTALS_OF.format(minutes=", ".join("?" * len(minutes)))
-            rows = await self.rows(query, *_names_of(tenant), *minutes)
-        return [RecordedTotals(*map(int, row)) for row in rows]
+        query, values = _TOTALS, tuple[int | str, ...]((first, last))
+        if tenant is not None:
+            query = TOTALS_OF.format(minutes=", ".join("?" * (last + 1 - first)))
+            values = (*_names_of(tenant), *range(first, last + 1))
+        return [RecordedTotals(*map(int, row)) for row in await self.rows(query, *values)]
 
     async def owner(self, shard: int, at: int) -> str:
         """The node that owned a shard at a time; empty if that is not known."""
@@ -429,7 +463,7 @@ def filtered(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
         wanted = replace(wanted, failed=True)
     index, only, values = _by_status(wanted)
     if wanted.error is not None:
-        contained = _LIKE_SPECIAL.sub(r"!\g<0>", wanted.error.lower())
+        contained = wanted.error.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
         only, values = f"{only} AND lower(a.error) LIKE ? ESCAPE '!'", (*values, f"%{contained}%")
     if wanted.type is None:
         return index, only, values
@@ -449,6 +483,11 @@ def _by_status(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
             return "attempts_other", only, (low, high)
         case (low, high):
             return "", "AND a.status BETWEEN ? AND ?", (low, high)
+
+
+def _recorded_pace(row: Any) -> RecordedPace:
+    at, pace, *limits = row
+    return RecordedPace(at, _decode_pace(pace), *limits)
 
 
 def _attempt(row: Any, event: str | None) -> RecordedAttempt:

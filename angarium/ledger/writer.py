@@ -36,9 +36,9 @@ from angarium.ledger.store import LeaseLost, LedgerError, Store
 from streams.erasing.erasures import next_request
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
-from streams.journal_feed.bucket_reader import BucketReader, compared_place
+from streams.journal_feed.all_snapshots import KnownState, all_snapshots
+from streams.journal_feed.bucket_reader import BucketReader, compared_position
 from streams.journal_feed.journal_reader import Gap, JournalReader
-from streams.journal_feed.known_states import KnownState, all_snapshots
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.read_positions import BucketPosition, ReadPosition
 from streams.nats.answers import StoredMessage
@@ -392,7 +392,7 @@ class Writer:
             return
         self._next_erasure_at = now + ERASURES_EVERY_S
         before, erased = await self._store.read_position(ERASURES), list[tuple[str, str]]()
-        place = self._erased_to = compared_place(self._js, self._names.actors, before, self._erased_to)
+        place = self._erased_to = compared_position(self._js, self._names.actors, before, self._erased_to)
         same = await retry_until_answered(place.compare)
         read_to = place.read_to
         reached = await self._store.read_to(self._names.journal)

@@ -33,16 +33,13 @@ def pace_state(state: State, policy: Policy | None, now: float) -> PaceState | N
     per_second = 0.0 if limits.resumes_at else limits.per_second
     if per_second is not None and state.limit is not None:
         per_second = min(per_second, state.limit.per_second)
-    in_flight = limits.in_flight
-    if in_flight is not None and (policy.order == "strict" or in_flight >= policy.concurrency):
-        in_flight = None
-    if per_second is None and in_flight is None:
+    if per_second is None and limits.in_flight is None:
         return None
     return {
         "effective_limit": None if per_second is None else round(per_second, 6),
         "limited_by": None if per_second is None else limits.limited_by,
-        "concurrency": in_flight,
-        "concurrency_limited_by": None if in_flight is None else limits.in_flight_by,
+        "concurrency": limits.in_flight,
+        "concurrency_limited_by": None if limits.in_flight is None else limits.in_flight_by,
     }
 
 
@@ -51,6 +48,18 @@ def pace_words(state: State, policy: Policy, now: float) -> str:
     limits = pace_limits(state, policy, now)
     reason = _REASONS.get(limits.limited_by, limits.limited_by)
     return f"its learnt rate of {limits.per_second or 0:.3g} a second: {reason}"
+
+
+def lesson_words(per_second: float | None, limited_by: str, in_flight: int | None, in_flight_by: str) -> str:
+    """Say what was learnt at some time: `learnt rate of 5 a second: it answered 429`."""
+    said = list[str]()
+    if per_second == 0:
+        said.append("paced to nothing for a while: its headers say that nothing is left")
+    elif per_second is not None:
+        said.append(f"learnt rate of {per_second:.3g} a second: {_REASONS.get(limited_by, limited_by)}")
+    if in_flight is not None:
+        said.append(f"{in_flight} attempts at a time, by {in_flight_by}")
+    return "; ".join(said) or "no learnt rate holds it back any more"
 
 
 def throttled_words(state: State, now: float) -> str:

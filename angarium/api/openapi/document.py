@@ -114,7 +114,7 @@ def _state_schemas() -> dict[str, Any]:
     }
     members["health"] = {
         "anyOf": [{"$ref": REFERENCE.format(name=ReceiverHealth.__name__)}, {"type": "null"}],
-        "description": "With `health=true`: its pace, and what limits it.",
+        "description": "With `health=true`: its throughput, and what limits it.",
     }
     members["at"] = instant | {"description": "With `at`: the time of this state."}
     members["recorded_at"] = {

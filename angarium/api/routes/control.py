@@ -46,7 +46,9 @@ async def get_receiver_state(
     tenant: FromPath[str],
     name: FromPath[str],
     api: InjectedApi,
-    health: Annotated[bool, QueryParameter(description="Also show its pace, and what limits it.")] = False,
+    health: Annotated[
+        bool, QueryParameter(description="Also show its throughput, and what limits it.")
+    ] = False,
     at: Moment = None,
 ) -> StateDocument:
     """Show the live state of a receiver; with `at`, its state at that time, from the ledger."""

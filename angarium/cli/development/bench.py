@@ -326,17 +326,17 @@ def _api_rows(figures: Any) -> list[tuple[str, str]]:
         (f"publish to arrival at {rate}/s, p50", f"{figures.p50_ms:.1f} ms"),
         (f"publish to arrival at {rate}/s, p99", f"{figures.p99_ms:.1f} ms"),
     ]
-    paces = {
+    costs = {
         "single publish": figures.single,
         "event in batches": figures.batched,
         "bare request": figures.bare,
     }
-    for what, pace in paces.items():
-        if pace.server_cpu_us is not None and pace.nats_cpu_us is not None:
-            rows.append((f"CPU per {what}: its server", f"{pace.server_cpu_us:.1f} µs"))
-            if pace is not figures.bare:
-                rows.append(("  nats-server", f"{pace.nats_cpu_us:.1f} µs"))
-        rows.append(("  the client", f"{pace.client_cpu_us:.1f} µs"))
+    for what, cost in costs.items():
+        if cost.server_cpu_us is not None and cost.nats_cpu_us is not None:
+            rows.append((f"CPU per {what}: its server", f"{cost.server_cpu_us:.1f} µs"))
+            if cost is not figures.bare:
+                rows.append(("  nats-server", f"{cost.nats_cpu_us:.1f} µs"))
+        rows.append(("  the client", f"{cost.client_cpu_us:.1f} µs"))
     return rows
 
 

@@ -21,7 +21,7 @@ LIMIT_WIDTH = 2.0
 ROUNDED_BY = 2.0
 FONT = "font-family='system-ui, sans-serif'"
 INK, FAINT, GRID = "#1f2933", "#9aa5b1", "#e4e7eb"
-BAR, OVER, LIMIT = "#3e7cb1", "#c8553d", "#c8553d"
+BAR, OVER, LIMIT, LEARNT = "#3e7cb1", "#c8553d", "#c8553d", "#d9a441"
 PIXELS_PER_UNIT = 2
 """Resolution of a PNG: it stays sharp on a screen with small pixels."""
 
@@ -82,10 +82,14 @@ def draw(path: Path, found: "Audit", verdict: str) -> None:
 
 
 def chart(found: "Audit", verdict: str) -> Iterator[Shape]:
-    """The chart: a bar for each part of the period, as high as its busiest second; a line at the limit."""
+    """The chart: a bar for each part of the period, as high as its busiest second; a line at the limit.
+
+    A band shows the learnt rate, where one held.
+    """
     from angarium.operations.ledger_queries.ledger_access import text
 
-    top = max([1, *(max(each.most, each.allowed or 0) for each in found.chart)])
+    learnt = [each.learnt.highest for each in found.chart if each.learnt is not None]
+    top = max([1, *(max(each.most, each.allowed or 0) for each in found.chart), *learnt])
     room, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     width = room / max(1, len(found.chart))
 
@@ -94,7 +98,8 @@ def chart(found: "Audit", verdict: str) -> Iterator[Shape]:
 
     yield Label(LEFT, 28, found.receiver, size=18, color=INK)
     yield Label(LEFT, 48, f"{verdict}; {found.attempts} attempts")
-    yield Label(WIDTH - RIGHT, 48, "attempts in the busiest second, and the limit", anchor="end")
+    shown = "attempts in the busiest second, and the limit" + (", and the learnt rate" if learnt else "")
+    yield Label(WIDTH - RIGHT, 48, shown, anchor="end")
     for line in range(GRID_LINES + 1):
         value = top * line / GRID_LINES
         yield Line(LEFT, y(value), room, GRID, GRID_WIDTH)
@@ -106,6 +111,10 @@ def chart(found: "Audit", verdict: str) -> Iterator[Shape]:
         yield Rectangle(x + width * 0.1, begin, width * 0.8, height, color, said)
         if each.allowed is not None:
             yield Line(x, y(each.allowed), width, LIMIT, LIMIT_WIDTH)
+        if (held := each.learnt) is not None:
+            said = f"{text(each.at)}: learnt rate {held.lowest:.3g} to {held.highest:.3g} ({held.limited_by})"
+            band = max(LIMIT_WIDTH, y(held.lowest) - y(held.highest))
+            yield Rectangle(x, y(held.highest) - LIMIT_WIDTH / 2, width, band, LEARNT, said)
     if found.chart:
         below, parts = HEIGHT - BOTTOM + 20, [each.at for each in found.chart]
         end = parts[-1] + (parts[1] - parts[0] if len(parts) > 1 else 1000)

@@ -13,11 +13,12 @@ PARTS_HEIGHT = 120
 
 
 class AuditBar(Struct, frozen=True):
-    """A part: its place, the height of its bar and of its limit (None: no limit), and what it says."""
+    """A part: its place, the heights of its bar, limit and learnt rate (None: none), and its words."""
 
     x: int
     height: int
     limit: int | None
+    learnt: int | None
     is_over: bool
     words: str
 
@@ -29,6 +30,11 @@ class AuditChart(Struct, frozen=True):
     width: int
     most: int
 
+    @property
+    def has_learnt(self) -> bool:
+        """True if some part has a learnt rate."""
+        return any(each.learnt is not None for each in self.bars)
+
 
 def audit_chart(parts: Sequence[AuditedPart]) -> AuditChart:
     """The chart of the parts of an audit."""
@@ -38,6 +44,9 @@ def audit_chart(parts: Sequence[AuditedPart]) -> AuditChart:
             x=number * (PART_WIDTH + PART_GAP),
             height=max(1, round(each.most * PARTS_HEIGHT / most)) if each.most else 0,
             limit=None if each.allowed is None else round(each.allowed * PARTS_HEIGHT / most),
+            learnt=None
+            if each.learnt_min is None
+            else min(round(each.learnt_min * PARTS_HEIGHT / most), PARTS_HEIGHT),
             is_over=each.allowed is not None and each.most > each.allowed,
             words=_words(each),
         )
@@ -48,4 +57,5 @@ def audit_chart(parts: Sequence[AuditedPart]) -> AuditChart:
 
 def _words(part: AuditedPart) -> str:
     allowed = "no limit" if part.allowed is None else f"{part.allowed:,} allowed"
-    return f"from {(part.at or '')[11:19]} UTC: at most {part.most:,} attempts in a second, {allowed}"
+    learnt = "" if part.learnt_min is None else f", learnt {part.learnt_min:.3g} a second"
+    return f"from {(part.at or '')[11:19]} UTC: at most {part.most:,} attempts in a second, {allowed}{learnt}"

@@ -117,6 +117,7 @@ def _environment() -> Environment:
         "number": labels.number,
         "size": quantities.bytes_text,
         "took": quantities.milliseconds_text,
+        "with_times": escaped_text.with_times,
     }
     return made
 

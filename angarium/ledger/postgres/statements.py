@@ -138,6 +138,10 @@ DELETE FROM changes old USING changes newer WHERE newer.receiver = old.receiver 
     AND newer.at > old.at AND newer.at < ?
 """,
     """
+DELETE FROM paces old WHERE at < (
+    SELECT max(newer.at) FROM paces newer WHERE newer.receiver = old.receiver AND newer.at < ?)
+""",
+    """
 DELETE FROM configurations old USING configurations newer
 WHERE newer.receiver = old.receiver AND newer.at > old.at AND newer.at < ?
 """,

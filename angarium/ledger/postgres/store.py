@@ -176,6 +176,7 @@ class PostgresStore:
                 span = (batch.first, batch.last, batch.since, batch.until, batch.count)
                 await session.execute(statements.BLOCK, batch.block, *span)
             await session.copy("changes", batch.changes)
+            await session.copy("paces", batch.paces)
             await session.copy("claims", batch.claims)
             await session.each(statements.STATE, map(base_row, batch.bases))
             for gap in batch.gaps:

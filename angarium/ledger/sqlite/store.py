@@ -106,6 +106,7 @@ WHERE block = ?1 AND (ended_at IS NULL OR ended_at > ?2) AND EXISTS (SELECT 1 FR
 _HISTORY = {
     "changes": "EXISTS (SELECT 1 FROM changes newer WHERE newer.receiver = old.receiver "
     "AND newer.kind = old.kind AND newer.at > old.at",
+    "paces": "EXISTS (SELECT 1 FROM paces newer WHERE newer.receiver = old.receiver AND newer.at > old.at",
     "configurations": "EXISTS (SELECT 1 FROM configurations newer WHERE newer.receiver = old.receiver "
     "AND newer.at > old.at",
     "claims": "EXISTS (SELECT 1 FROM claims newer WHERE newer.shard = old.shard AND newer.at > old.at",
@@ -224,6 +225,7 @@ class SqliteStore:
                 span = (batch.first, batch.last, batch.since, batch.until, batch.count)
                 await self._db.execute(_BLOCK, (batch.block, *span))
             await self._many("INSERT INTO changes VALUES (?,?,?,?,?,?)", batch.changes)
+            await self._many("INSERT INTO paces VALUES (?,?,?,?,?,?,?,?,?)", batch.paces)
             await self._many("INSERT INTO claims VALUES (?,?,?,?,?,?)", batch.claims)
             await self._many("INSERT OR REPLACE INTO states VALUES (?,?,?,?,?)", map(base_row, batch.bases))
             for gap in batch.gaps:

@@ -86,9 +86,10 @@ class ErasedEvent(Struct, frozen=True, kw_only=True):
 class EventSearch(Struct, frozen=True, kw_only=True):
     """The receivers for which an event waits; if there are none, the reason. `notes`: parts not searched.
 
-    `stored`: a stream has the event, although it waits for no receiver. `unrouted`: it waits to be routed,
-    as `why_none` says. `letter`: the number of the dead letter that it is. `erased`: one for each tenant.
-    `due`: the last events of the id whose time had come, if they had one.
+    `stored`: a stream has the event, although it waits for no receiver. As `why_none` says, it is `unrouted`,
+    since it waits for that, or it is `timed`, and waits for its time or was cancelled before that. `letter`:
+    the number of the dead letter that it is. `erased`: one for each tenant. `due`: the last events of the id
+    whose time had come, if they had one.
     """
 
     waiting: list[WaitingDelivery]
@@ -96,6 +97,7 @@ class EventSearch(Struct, frozen=True, kw_only=True):
     notes: list[str]
     stored: bool = False
     unrouted: bool = False
+    timed: bool = False
     letter: int | None = None
     erased: list[ErasedEvent] = field(default_factory=list)
     due: list[DueEvent] = field(default_factory=list)
@@ -108,11 +110,12 @@ class EventSearch(Struct, frozen=True, kw_only=True):
 
 
 class _Whereabouts(Struct, frozen=True):
-    """Why no receiver has an event; whether a stream has it, whether it waits to be routed, its letter."""
+    """Why no receiver has an event, and what is known of it; the members are those of `EventSearch`."""
 
     why: str
     stored: bool = True
     unrouted: bool = False
+    timed: bool = False
     letter: int | None = None
 
 
@@ -208,7 +211,7 @@ async def search_event(
         why = "its erasure is under way" if at is None else f"it was erased at {at}"
     return EventSearch(
         waiting=[], why_none=why, notes=notes, stored=none.stored, unrouted=none.unrouted,
-        letter=none.letter, erased=[each.shown for each in erased], due=timed.due,
+        timed=none.timed, letter=none.letter, erased=[each.shown for each in erased], due=timed.due,
     )  # fmt: skip
 
 
@@ -264,21 +267,21 @@ async def _delivery(access: Access, receiver: str, message: StoredMessage) -> Wa
     if place < 1:
         return None
     health = await get_health(access, [receiver])
-    pace = None if isinstance(health, NotDone) else health.get(receiver)
+    measured = None if isinstance(health, NotDone) else health.get(receiver)
     return WaitingDelivery(
         receiver=receiver, stored_at=stored_at, place=place, waiting=waiting, why=live["why"],
-        remedy=live.get("remedy"), due_s=due_s(live, pace, place, time.time()), again=again,
+        remedy=live.get("remedy"), due_s=due_s(live, measured, place, time.time()), again=again,
     )  # fmt: skip
 
 
-def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: float) -> float | None:
-    """Seconds until the turn of the event at `place`, at the current pace; None if that is not known."""
+def due_s(live: StateDocument, health: ReceiverHealth | None, place: int, now: float) -> float | None:
+    """Seconds until the turn of the event at `place`, at the current throughput; None if not known."""
     if live["phase"] not in ("idle", "active"):
         resumes = live["resume_at"] if place == 1 else None
         return None if resumes is None else round(max(0.0, quantities.parse_time(resumes, now) - now), 1)
-    measured = pace is not None and pace.limited_by not in UNMEASURED
-    per_s, bucket = (pace.out_per_s or 0.0) if pace and measured else 0.0, live["bucket"]
-    if bucket and (not per_s or (pace and pace.limited_by == "rate")):
+    measured = health is not None and health.limited_by not in UNMEASURED
+    per_s, bucket = (health.out_per_s or 0.0) if health and measured else 0.0, live["bucket"]
+    if bucket and (not per_s or (health and health.limited_by == "rate")):
         per_s = bucket["effective_limit"] / SECONDS[bucket["per"]]
     return round(place / per_s, 1) if per_s else None
 
@@ -311,7 +314,7 @@ async def _why_none(
         if seen >= SEARCHED_MAX:
             break
     if why_timed:
-        return _Whereabouts(why_timed)
+        return _Whereabouts(why_timed, timed=True)
     if unread:
         which = " or ".join(unread)
         notes.append(

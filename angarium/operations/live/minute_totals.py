@@ -11,7 +11,7 @@ from msgspec import Struct
 from actors.ids import tenant_of
 from actors.machine import facts as f
 from angarium.access import Access
-from streams.journal_feed.recent import RecentFlush, RecentFlushes
+from streams.journal_feed.recent_flushes import RecentFlush, RecentFlushes
 from streams.nats.jetstream import ALL_SUBJECTS
 
 SPAN_MINUTES = 60

@@ -1,7 +1,7 @@
-"""Lists receivers: each with a short configuration, its phase, its waiting events, and its pace.
+"""Lists receivers: each with a short configuration, its phase, its waiting events, and its throughput.
 
-Phases and figures are those of the last snapshots, which nodes write every five seconds; the pace is that of
-the last seconds of the journal. No node is asked.
+Phases and figures are those of the last snapshots, which nodes write every five seconds; the throughput is
+that of the last seconds of the journal. No node is asked.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from angarium.operations.receiver_list.throughput import BacklogThroughput, Coun
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.partitions import shard_of_receiver
 from streams.installation.topology import Names
-from streams.journal_feed.recent import RecentFlushes
+from streams.journal_feed.recent_flushes import RecentFlushes
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.observation.receiver_snapshots import (
     BacklogCount,
@@ -128,9 +128,11 @@ async def overview(
     try:
         shards = await shard_progress(js, names, await shard_count(js, names))
         known = await _snapshots(js, names, tenant, only)
-        rows = await _rows(found, known, shards, phases)
+        rows = await _rows(found, known, shards)
         recently = recently or RecentCounts(RecentFlushes(js, names))
         await recently.read_on()
+        _note_resumed(rows, shards, recently)
+        rows = [row for row in rows if not phases or row.phase in phases]
         _forget_overtaken(rows, shards, recently)
         await _count(js, names, rows, shards, recently)
         await _measure(rows, recently, time.time())
@@ -181,9 +183,8 @@ async def _rows(
     found: dict[str, Configuration],
     known: dict[str, ReceiverSnapshot],
     shards: list[ShardProgress],
-    phases: Collection[str],
 ) -> list[ReceiverFindings]:
-    """Rows from the snapshots of the receivers in one of the phases."""
+    """Rows from the snapshots of the receivers."""
     now, rows = time.time(), []
     for count, (name, configuration) in enumerate(found.items(), 1):
         if count % READ_IN_A_TURN_MAX == 0:
@@ -196,8 +197,7 @@ async def _rows(
             row.policy = policy_of(row.raw)
             row.phase = phase_of(snapshot.state, row.policy, now)
             row.waiting = waiting_events(snapshot, shards[snapshot.shard])
-        if not phases or row.phase in phases:
-            rows.append(row)
+        rows.append(row)
     return rows
 
 
@@ -205,6 +205,18 @@ def _without_snapshot(receiver: str, shards: int) -> ReceiverSnapshot:
     """A receiver that never got an event, or whose shard has not run since."""
     shard = shard_of_receiver(receiver, shards) if shards else 0
     return ReceiverSnapshot(receiver, shard, State(receiver=receiver))
+
+
+def _note_resumed(rows: list[ReceiverFindings], shards: list[ShardProgress], recently: RecentCounts) -> None:
+    """Show receivers as active that were resumed since their snapshots, which have an older phase."""
+    for row in rows:
+        state = None if row.snapshot is None else row.snapshot.state
+        if row.snapshot is None or state is None or row.policy is None or row.policy.paused:
+            continue
+        resumed_at = recently.counts.get(row.name, Counts()).resumed_at
+        ahead_since = shards[row.snapshot.shard].ahead_since
+        if resumed_at and ahead_since is not None and resumed_at >= ahead_since:
+            row.phase = "active" if state.open or state.parked else "idle"
 
 
 def _forget_overtaken(
@@ -344,7 +356,7 @@ def url_without_query(url: object) -> str:
 
 def _rate(rate: Any) -> str:
     if isinstance(rate, list):
-        return ", ".join(_rate(each) for each in rate[:RATES_MAX] if not isinstance(each, list)) or "?"
+        return " and ".join(_rate(each) for each in rate[:RATES_MAX] if not isinstance(each, list)) or "?"
     members = rate_members(rate) if isinstance(rate, str) else rate
     match members:
         case {"limit": int() | float() as limit, **rest} if abs(limit) < RATE_MAX:

@@ -12,13 +12,13 @@ from actors.configuration.policy import Policy
 from actors.machine import facts as f
 from actors.machine.pace.pace import NO_PACE_LIMITS, PaceLimits
 from actors.machine.scheduling.phases import Phase
-from streams.journal_feed.recent import RECENT_SPAN_S, RecentFlush, RecentFlushes
+from streams.journal_feed.recent_flushes import RECENT_SPAN_S, RecentFlush, RecentFlushes
 
 Bottleneck = Literal["rate", "pace", "latency", "batch", "node", "failure", "throttle", "pause", "unknown"]
 """Limits of a backlog's throughput: the configured rate; the pace that its answers taught; the time that the
 receiver takes to answer; a batch that waits for more events, as configured; our nodes; failures; a pause that
 the receiver asked for (429), or an operator. Unknown while the backlog is younger than the time that is
-measured: its receiver may have been idle before."""
+measured, or the receiver was resumed within it: it may have been idle before."""
 
 UNMEASURED = None, "unknown"
 """Limits whose receiver was idle for a part of the time that is measured: it can do more than it did."""
@@ -32,6 +32,7 @@ WORKING_BELOW_S = 2.0
 class Counts(Struct):
     """Totals of one receiver over some time: attempts, and the time that they took in all.
 
+    - `failed`: those since the receiver was resumed last, at `resumed_at` (0.0: not in that time).
     - `positions`: those of the settled events.
     - `discarded_to`: the position up to which all events were discarded.
     """
@@ -42,15 +43,17 @@ class Counts(Struct):
     busy_ms: float = 0.0
     positions: set[int] = field(default_factory=set)
     discarded_to: int = 0
+    resumed_at: float = 0.0
 
-    def add(self, other: "Counts") -> None:
-        """Add counts that were made elsewhere."""
-        self.settled += other.settled
-        self.attempts += other.attempts
-        self.failed += other.failed
-        self.busy_ms += other.busy_ms
-        self.positions |= other.positions
-        self.discarded_to = max(self.discarded_to, other.discarded_to)
+    def add(self, later: "Counts") -> None:
+        """Add the counts of a later time."""
+        self.settled += later.settled
+        self.attempts += later.attempts
+        self.failed = later.failed if later.resumed_at else self.failed + later.failed
+        self.busy_ms += later.busy_ms
+        self.positions |= later.positions
+        self.discarded_to = max(self.discarded_to, later.discarded_to)
+        self.resumed_at = later.resumed_at or self.resumed_at
 
 
 class BacklogThroughput(Struct, frozen=True, kw_only=True):
@@ -88,8 +91,8 @@ class RecentCounts:
         while self._seen and self._seen[0][0] < self.since:
             self._seen.popleft()
         self.counts, self.last_at = {}, {}
-        for stored_at, of in self._seen:
-            for receiver, counts in of.items():
+        for stored_at, counts_by_receiver in self._seen:
+            for receiver, counts in counts_by_receiver.items():
                 self.last_at[receiver] = stored_at
                 self.counts.setdefault(receiver, Counts()).add(counts)
 
@@ -113,6 +116,8 @@ def counted(flush: RecentFlush) -> dict[str, Counts]:
                 counts.discarded_to = max(counts.discarded_to, position)
             case f.AttemptFailed():
                 counts.failed += 1
+            case f.Resumed() | f.Retargeted():
+                counts.failed, counts.resumed_at = 0, flush.stored_at
         if isinstance(fact, f.Delivered | f.AttemptFailed | f.Throttled):
             counts.attempts += 1
             counts.busy_ms += fact.latency_ms
@@ -198,7 +203,8 @@ def bottleneck_of(
         return "pace"
     if policy is not None and _lingers(policy, waiting, oldest_s):
         return "batch"
-    return "node" if oldest_s >= span_s else "unknown"
+    was_idle = oldest_s < span_s or counts.resumed_at
+    return "unknown" if was_idle else "node"
 
 
 def _is_used_up(counts: Counts, span_s: float, per_second: float) -> bool:

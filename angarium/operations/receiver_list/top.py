@@ -10,7 +10,7 @@ from angarium.operations.failures import NotDone
 from angarium.operations.receiver_list.listing import ListedReceiver, overview
 from angarium.operations.receiver_list.throughput import RecentCounts
 from angarium.operations.routing_delays import unrouted_notes
-from streams.journal_feed.recent import RecentFlushes
+from streams.journal_feed.recent_flushes import RecentFlushes
 
 
 class TopScreen(Struct, frozen=True, kw_only=True):
@@ -45,10 +45,10 @@ class Top:
         if isinstance(found, NotDone):
             return found
         unrouted = await unrouted_notes(self._access, self._tenant)
-        return picture(found.rows, self._limit, [*found.notes, *unrouted], found.age_s)
+        return top_screen(found.rows, self._limit, [*found.notes, *unrouted], found.age_s)
 
 
-def picture(rows: list[ListedReceiver], limit: int, notes: list[str], age_s: float = 0.0) -> TopScreen:
+def top_screen(rows: list[ListedReceiver], limit: int, notes: list[str], age_s: float = 0.0) -> TopScreen:
     """Sum up the rows, and keep the first `limit` of them."""
     ranked = sorted(rows, key=_rank)
     return TopScreen(

@@ -22,7 +22,7 @@ from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.claim import Owner
 from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
-from tests.contract.observation.snapshots import put, waits
+from tests.contract.observation.snapshots import failed, put, waits
 from tests.contract.support.owners import own_all_shards
 from tests.support.installation import SHARDS, install, installation, shard
 from tests.support.ledgers import RECEIVER, JournalWriter
@@ -110,6 +110,25 @@ async def test_a_receiver_under_a_learnt_pace_is_not_listed_as_held_up_by_the_no
     await access.js.publish(access.names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)
     (row,) = (await look(access)).rows
     assert (row.phase, row.limited_by) == ("active", "pace")
+
+
+async def test_a_receiver_that_was_resumed_since_its_snapshot_is_not_held_up_by_failures(
+    access: Access,
+) -> None:
+    """The snapshot, and the failures of the last seconds, are older than the resume."""
+    await put_events(access)
+    now = await server_time(access.js, access.names.deliveries)
+    await put(access.js, access.names, waits(RECEIVER, now - 60, backoff_until=now + 600))
+    journal = JournalWriter(access.js, access.names)
+    await journal.flush(failed(RECEIVER, now))
+    (row,) = (await look(access)).rows
+    assert (row.phase, row.limited_by) == ("backing_off", "failure")
+    await journal.flush(f.Resumed(receiver=RECEIVER, at=now))
+    (row,) = (await look(access)).rows
+    assert (row.phase, row.limited_by) == ("active", "unknown")
+    found = await overview(access, None, ["backing_off"])
+    assert isinstance(found, Overview)
+    assert found.rows == []
 
 
 @pytest.fixture

@@ -65,9 +65,9 @@ def test_publishing_over_http_is_measured_next_to_a_bare_route() -> None:
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert figures.to_bare == figures.single.per_s / figures.bare.per_s
     assert 0 < figures.p50_ms <= figures.p99_ms
-    for pace in (figures.single, figures.bare, figures.batched):
-        assert pace.per_s > 0
-        assert pace.client_cpu_us > 0
+    for each in (figures.single, figures.bare, figures.batched):
+        assert each.per_s > 0
+        assert each.client_cpu_us > 0
     if figures.single.server_cpu_us is not None and figures.single.nats_cpu_us is not None:
         assert figures.single.server_cpu_us > figures.single.nats_cpu_us >= 0
 

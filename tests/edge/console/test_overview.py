@@ -6,7 +6,7 @@ import time
 import pytest
 
 from actors.machine.state import Alert, State
-from streams.journal_feed import recent
+from streams.journal_feed import recent_flushes
 from tests.contract.observation.snapshots import put
 from tests.edge.api.conftest import Api
 from tests.edge.console.conftest import Browser, post_orders, signed_in
@@ -64,7 +64,7 @@ async def test_the_last_hour_comes_from_the_journal_without_a_ledger(
     owned: Api, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The span of other measures is too short for it."""
-    monkeypatch.setattr(recent, "RECENT_SPAN_S", 0.0)
+    monkeypatch.setattr(recent_flushes, "RECENT_SPAN_S", 0.0)
     await busy(owned, sink)
     async with signed_in(owned) as browser:
         page = await sums(browser, 5, 3, 1)

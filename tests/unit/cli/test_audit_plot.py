@@ -13,10 +13,12 @@ from angarium.cli.ledger_queries.audit_plot import (
     BAR,
     BOTTOM,
     HEIGHT,
+    LEARNT,
     LEFT,
     OVER,
     PIXELS_PER_UNIT,
     RIGHT,
+    TOP,
     WIDTH,
     chart,
     check,
@@ -24,7 +26,7 @@ from angarium.cli.ledger_queries.audit_plot import (
     png,
     svg,
 )  # fmt: skip
-from angarium.ledger.audit import Bar
+from angarium.ledger.audit import Bar, LearntRange
 from angarium.operations.ledger_queries.audit import Audit
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
 
@@ -61,6 +63,17 @@ def test_a_bar_is_as_high_as_its_busiest_second_and_says_so() -> None:
     assert "1970-01-01T00:00:02.000Z: 20 attempts, 10 in the busiest second" in drawn
     assert "1970-01-01T00:00:04.000Z" in drawn  # Where it ends.
     assert "acme.&lt;b&gt;" in drawn
+
+
+def test_a_band_shows_the_learnt_rate() -> None:
+    drawn = as_svg(
+        Bar(1000, 4, 2, 10, LearntRange(4.0, 8.0, "smart", 4.0)), Bar(2000, 4, 2, 10), Bar(3000, 4, 2, 10)
+    )
+    heights = [height for colour, height in bars(drawn) if colour == LEARNT]
+    assert heights == [pytest.approx(0.4 * (HEIGHT - TOP - BOTTOM))]
+    assert "learnt rate 4 to 8 (smart)" in drawn
+    assert "and the learnt rate" in drawn
+    assert "learnt" not in as_svg(Bar(1000, 4, 2, 10))
 
 
 def test_nothing_can_be_drawn() -> None:

@@ -191,6 +191,17 @@ class TestSmartRule:
         assert rate_of(self.rule, pace, NOW) > 40
         assert rate_of(self.rule, pace, NOW + 2 * RETURN_S) > 50
 
+    @pytest.mark.parametrize("proven", [0.0, 0.1])
+    def test_one_timeout_of_a_quiet_receiver_costs_little_of_the_rate_to_begin_with(
+        self, proven: float
+    ) -> None:
+        """At `rate_min`, the attempts after which a rate grows take 20 minutes."""
+        late = Observation(
+            started_per_s=0.1, accepted_per_s=0.05, answers=2, overloaded=1, refused_began_at=NOW - 15
+        )
+        pace = self.rule.learn(Pace(probed=ProbedRate(proven=proven, base_ms=100)), late, NOW)
+        assert rate_of(self.rule, pace, NOW + 2 * RETURN_S) > CUT_FACTOR * START_RATE
+
     def test_a_sender_whose_share_becomes_smaller_yields_some_more(self) -> None:
         """Two senders that find the same limit come to equal shares sooner."""
         refused = Observation(
