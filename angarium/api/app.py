@@ -57,7 +57,7 @@ OPEN = (health.healthz, health.readyz)
 
 def application(api: ApiState) -> PublishFastPath:
     """The application over the state of this process."""
-    return PublishFastPath(api, Gate(api.tokens, lambda: api.is_ready), routes())
+    return PublishFastPath(api, Gate(api.tokens, api.token_uses, lambda: api.is_ready), routes())
 
 
 @cache

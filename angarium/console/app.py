@@ -16,6 +16,7 @@ from angarium.console.admission import (
     SESSION,
     SignInNeeded,
     guard,
+    guard_open,
     is_from_elsewhere,
     own_address,
     session_of,
@@ -35,7 +36,7 @@ from angarium.console.pages import (
     sign_in,
 )
 from angarium.console.pages.details import rate_audit, replay, secret_rotation, stored_body
-from angarium.console.paths import CONSOLE_PATH, ConsoleRequest
+from angarium.console.paths import CONSOLE_PATH, METHOD, ConsoleRequest
 from angarium.console.rendering.responses import page, redirect
 from angarium.console.sessions import ConsoleSession
 
@@ -53,7 +54,7 @@ BEHIND_SIGN_IN = (
     sign_in.sign_out,
 )  # fmt: skip
 """The pages for those who have signed in; each names its scopes with `needs`."""
-OPEN = (sign_in.show_sign_in, sign_in.do_sign_in, files.get_file)
+OPEN = (sign_in.show_sign_in, sign_in.do_sign_in)
 
 
 class Console:
@@ -72,7 +73,7 @@ class Console:
         method = scope["method"]
         if method == "HEAD":  # The answer to GET, of which the server sends no body.
             scope = cast(HTTPScope, {**scope, "method": HttpMethod.GET})
-        scope["state"] = {CONSOLE: self._state}
+        scope["state"] = {CONSOLE: self._state, METHOD: method}
         await routes()(scope, receive, self._api.requests.counting(send, method))
 
 
@@ -87,7 +88,8 @@ def routes() -> Litestar:
     return Litestar(
         [
             Router(CONSOLE_PATH, route_handlers=BEHIND_SIGN_IN, guards=[guard]),
-            Router(CONSOLE_PATH, route_handlers=OPEN),
+            Router(CONSOLE_PATH, route_handlers=OPEN, guards=[guard_open]),
+            Router(CONSOLE_PATH, route_handlers=[files.get_file]),
         ],
         dependencies={
             "console": Provide(_console_of, sync_to_thread=False),

@@ -1,6 +1,6 @@
 """The scenario of the demo: NATS, a node, a producer, a kill -9 and a restart, a redrive.
 
-It decides and judges nothing: it acts, reports each step, and leaves the records to the verdict.
+It decides nothing: it acts, reports each step, and leaves the records to the verdict.
 """
 
 import asyncio
@@ -93,9 +93,9 @@ class Scenario:
         """Streams, buckets, and the receivers' configurations, stored as the commands would store them."""
         settings = Settings(nats=(url,))
         async with open_jetstream(settings) as js:
-            of = installation(settings)
-            await setup(js, of)
-            store = StoredConfigurations(js, of.names)
+            installed = installation(settings)
+            await setup(js, installed)
+            store = StoredConfigurations(js, installed.names)
             for receiver in self.receivers:
                 if not receiver.role.late:
                     await receiver.open()

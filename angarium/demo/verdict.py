@@ -1,4 +1,4 @@
-"""The verdict: each promise, judged only by the receivers' records.
+"""The verdict: each promise, checked only by the receivers' records.
 
 It is pure, and strict in one direction: a promise that a record cannot prove counts as broken. The only
 allowance is for time. A receiver sees when a request came, not when its attempt took its token: on a busy
@@ -30,7 +30,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Judgement(Struct, frozen=True):
+class CheckedPromise(Struct, frozen=True):
     """A promise, the evidence for it in the records, and its breaches."""
 
     promise: str
@@ -42,10 +42,10 @@ class Judgement(Struct, frozen=True):
         return not self.breaches
 
 
-def judge(records: Sequence[ReceiverRecord]) -> list[Judgement]:
+def check_promises(records: Sequence[ReceiverRecord]) -> list[CheckedPromise]:
     """Every promise over all receivers."""
     return [
-        Judgement(promise, evidence(records), tuple(_named(records, breaches)))
+        CheckedPromise(promise, evidence(records), tuple(_named(records, breaches)))
         for promise, evidence, breaches in PROMISES
     ]
 
@@ -327,7 +327,7 @@ def _found_rate(record: ReceiverRecord) -> float | None:
     return 1 / median(gaps) if len(gaps) >= GAPS_MIN and median(gaps) > 0 else None
 
 
-# ---- what the judges share
+# ---- what the checks share
 
 
 def _firsts(record: ReceiverRecord) -> Iterator[Arrival]:

@@ -78,11 +78,11 @@ class ReceiverRow(Struct):
 class HeldShare(Struct, frozen=True):
     """The right to write a share of the shards.
 
-    It has the place up to which the share is stored, and the number of times that it has changed hands. Each
-    write compares both with the stored ones.
+    It has the position up to which the share is stored, and the number of times that it has changed hands.
+    Each write compares both with the stored ones.
     """
 
-    place: ReadPosition
+    read_to: ReadPosition
     epoch: int = 0
 
 
@@ -132,7 +132,7 @@ class GapRow(Struct, frozen=True):
 class RowBatch(Struct):
     """The rows of one transaction, all of one block.
 
-    `shares`: the shares that it moves on, each with its place before; `after`: their places after it.
+    `shares`: the shares that it moves on, each with its position before; `after`: their positions after it.
     """
 
     shares: dict[int, HeldShare]

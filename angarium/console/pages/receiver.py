@@ -1,8 +1,8 @@
 """One receiver: its phase in words, what limits it, what waits, its attempts and its configuration."""
 
+import asyncio
 import json
 import time
-from functools import partial
 from typing import Annotated, Any
 
 from litestar import Response, get
@@ -25,9 +25,8 @@ from angarium.operations.configurations.get import get_configuration
 from angarium.operations.control_requests.ask import UNKNOWN_CODE
 from angarium.operations.control_requests.inspection import StateDocument, inspect_receiver
 from angarium.operations.failures import NotDone
-from angarium.operations.ledger_queries.attempts import FoundAttempts, attempts_page
-from angarium.operations.ledger_queries.ledger_access import OpenLedger
-from angarium.operations.ledger_queries.minutes import minutes_page
+from angarium.operations.ledger_queries.attempts import FoundAttempts
+from angarium.operations.ledger_queries.receiver_records import receiver_records
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health, url_without_query
 
@@ -64,11 +63,15 @@ async def show_receiver(
     """A receiver."""
     receiver = f"{tenant}.{name}"
     with console.api.control_limits.admit(tenant):
-        configured = result_of(await get_configuration(console.access, receiver))
-        live, problem = _live(await inspect_receiver(console.access, receiver))
-        health = await _health(console, receiver)
-    selection = AttemptSelection(failed, status.strip(), error.strip(), since.strip())
-    records = await _records(console, tenant, receiver, selection, cursor)
+        selection = AttemptSelection(failed, status.strip(), error.strip(), since.strip())
+        found, state, health, records = await asyncio.gather(
+            get_configuration(console.access, receiver),
+            inspect_receiver(console.access, receiver),
+            _health(console, receiver),
+            _records(console, tenant, receiver, selection, cursor),
+        )
+    configured = result_of(found)
+    live, problem = _live(state)
     following = cursor_of(records.attempts.next) if records.attempts else None
     return page(
         request, "receiver.html", session, tenant=tenant, name=name, receiver=receiver, live_state=live,
@@ -89,36 +92,28 @@ def _live(found: StateDocument | NotDone) -> tuple[StateDocument | None, str]:
 
 
 async def _health(console: ConsoleState, receiver: str) -> ReceiverHealth | None:
-    return result_of(await get_health(console.access, [receiver])).get(receiver)
+    return result_of(await get_health(console.access, [receiver], console.api.recently)).get(receiver)
 
 
 async def _records(
     console: ConsoleState, tenant: str, receiver: str, selection: AttemptSelection, cursor: str | None
 ) -> Records:
-    now, wrong, attempts = time.time(), "", None
-    begin_ms = round(now * 1000) // 60_000 * 60_000 - (CHART_MINUTES - 1) * 60_000
+    now, wrong = time.time(), ""
+    end_ms = round(now * 1000) + 1
+    begin_ms = end_ms // 60_000 * 60_000 - (CHART_MINUTES - 1) * 60_000
     try:
         wanted = selection.as_filter(PAGE_ATTEMPTS, now)
     except BadInput as error:
-        wanted, wrong = None, str(error)
+        wanted, wrong = AttemptFilter(limit=PAGE_ATTEMPTS), str(error)
     try:
-        if wanted is not None:
-            attempts = await ask_ledger(
-                console.api, tenant, partial(_attempts, receiver=receiver, wanted=wanted, cursor=cursor)
-            )
-        minutes = await ask_ledger(
-            console.api, tenant,
-            lambda it: minutes_page(it, receiver, begin_ms, round(now * 1000) + 1, CHART_MINUTES),
-        )  # fmt: skip
+        found = await ask_ledger(
+            console.api,
+            tenant,
+            lambda it: receiver_records(it, receiver, wanted, start_of(cursor), begin_ms, end_ms),
+        )
     except ProblemRaised as raised:
         return Records(problem=raised.problem.detail)
-    return Records(attempts, minute_chart(minutes.minutes, begin_ms, CHART_MINUTES), wrong=wrong)
-
-
-async def _attempts(
-    ledger: OpenLedger, receiver: str, wanted: AttemptFilter, cursor: str | None
-) -> FoundAttempts | NotDone:
-    return await attempts_page(ledger, receiver, wanted, start_of(cursor))
+    return Records(found.attempts, minute_chart(found.minutes, begin_ms, CHART_MINUTES), wrong=wrong)
 
 
 def _as_text(members: dict[str, Any]) -> str:

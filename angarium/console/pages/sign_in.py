@@ -1,6 +1,7 @@
 """Signing in with a token of the API, and signing out."""
 
 import asyncio
+import re
 import secrets
 
 from litestar import Response, get, post
@@ -10,6 +11,7 @@ from angarium.api.problems import ProblemRaised, unavailable
 from angarium.console.admission import (
     FORM_COOKIE,
     SESSION_COOKIE,
+    address_of,
     check_form,
     field,
     needs,
@@ -17,7 +19,7 @@ from angarium.console.admission import (
     session_of,
 )
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
-from angarium.console.paths import CONSOLE_PATH, SIGN_IN_PATH, ConsoleRequest
+from angarium.console.paths import CONSOLE_PATH, SIGN_IN_PATH, ConsoleRequest, kept_cookie
 from angarium.console.rendering.responses import cookie, page, redirect
 from angarium.console.sessions import LIFE_MAX_S
 from angarium.operations.tokens.secret import parse_token, proves
@@ -26,6 +28,7 @@ from streams.buckets.api_tokens import Token
 TRIES_PER_S = 5.0
 """Rate at which an address may try wrong tokens; a token has 256 random bits, so this only saves work."""
 FORM_LASTS_S = 3600.0
+FORM_TEXT = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 NEXT_MAX = 512
 
 WRONG = "Invalid token. It may be misspelled, revoked or expired."
@@ -48,8 +51,8 @@ async def do_sign_in(request: ConsoleRequest, console: InjectedConsole) -> Respo
     Only wrong tokens count as tries: behind a proxy all people have one address, and one of them could keep
     the others out.
     """
-    form = await read_form(request, console, _address(request))
-    check_form(request, form, request.cookies.get(FORM_COOKIE, ""))
+    form = await read_form(request, console, address_of(request))
+    check_form(request, form, kept_cookie(request, FORM_COOKIE))
     back = _way_back(field(form, "next"))
     if not console.api.is_ready:
         raise unavailable("NATS cannot be reached; load the page again in a moment")
@@ -61,11 +64,11 @@ async def do_sign_in(request: ConsoleRequest, console: InjectedConsole) -> Respo
     if not {"read", "operate"} & {*token.scopes}:
         return _form(request, back, NOTHING_TO_SEE, status=403)
     if (old := session_of(request, console)) is not None:
+        if old.token_id == token_id:
+            return redirect(back)  # Another tab has signed in meanwhile; its forms stay valid.
         console.sessions.close(old)
     text, _ = console.sessions.open(token_id, token)
-    return redirect(
-        back, cookie(request, SESSION_COOKIE, text, LIFE_MAX_S), cookie(request, FORM_COOKIE, "", 0)
-    )
+    return redirect(back, cookie(request, SESSION_COOKIE, text, LIFE_MAX_S))
 
 
 @post("/sign-out", status_code=200, opt=needs("read", "operate"))
@@ -78,20 +81,18 @@ async def sign_out(
 
 
 def _form(request: ConsoleRequest, back: str, why: str = "", *, status: int = 200) -> Response[bytes]:
-    csrf = secrets.token_urlsafe(32)
+    # The form of another tab is still to be sent, so both have the same text.
+    known = kept_cookie(request, FORM_COOKIE)
+    csrf = known if FORM_TEXT.match(known) else secrets.token_urlsafe(32)
     kept = cookie(request, FORM_COOKIE, csrf, FORM_LASTS_S)
     return page(
         request, "sign_in.html", None, status=status, cookies=(kept,), csrf=csrf, back=back, why=why,
     )  # fmt: skip
 
 
-def _address(request: ConsoleRequest) -> str:
-    return request.client.host if request.client else ""
-
-
 def _count_wrong(request: ConsoleRequest, console: ConsoleState) -> None:
     """Count a wrong token. Raises `ProblemRaised` if the address tries too many."""
-    status = console.sign_ins.take(_address(request), TRIES_PER_S, 1, asyncio.get_running_loop().time())
+    status = console.sign_ins.take(address_of(request), TRIES_PER_S, 1, asyncio.get_running_loop().time())
     if not status.admitted:
         raise ProblemRaised(
             429, "rate", "too many wrong tokens from this address; wait a moment",

@@ -5,7 +5,7 @@ No stream has an index of ids. So every search is bounded, and its answer says w
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from angarium.operations.events.timed_traces import DueEvent, timed_traces
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health
-from angarium.operations.receiver_list.throughput import UNMEASURED
+from angarium.operations.receiver_list.throughput import UNMEASURED, RecentCounts
 from angarium.operations.routing_delays import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, LetterFilter
@@ -157,32 +157,39 @@ async def search_event(
     recorded: Mapping[str, Collection[str | None]] = MappingProxyType({}),
     bounds: SearchBounds = SearchBounds(),  # noqa: B008 - it is immutable.
     why_unrecorded: Callable[[float], str] = lambda _: "",
+    *,
+    existing: Sequence[str] | None = None,
+    recently: RecentCounts | None = None,
 ) -> EventSearch:
     """Search for an event, of one tenant if given.
 
     `why_unrecorded`: returns why the end of an event that was stored at that time may not be recorded, or an
     empty text.
 
+    `existing`: the receivers, if the caller knows them, and `recently` what it knows of the journal.
     For receivers whose deliveries are `recorded`, only copies are searched that were sent again, except those
     of replays and redrives that are recorded, too.
     """
     if tenant is not None:
         check_tenant(tenant)
-    js, names, among = access.js, access.names, tenant or "*"
-    there = await StoredConfigurations(js, names).all(among)
+    among = tenant or "*"
+    there = await StoredConfigurations(access.js, access.names).all(among) if existing is None else existing
     receivers = [each for each in there if bounds.includes(each)]
     notes = list[str]()
     if len(receivers) > RECEIVERS_MAX:
         notes.append(f"{len(receivers)} receivers are too many to search their waiting events")
         receivers = []
-    states = {each.receiver: each.state async for each in receiver_snapshots(js, names, among)}
+    states = await _states(access, among) if receivers else {}
     slots, found, left = asyncio.Semaphore(bounds.at_once), list[WaitingDelivery](), {*receivers}
 
     async def search(receiver: str) -> None:
         async with slots:
             known, wanted = states.get(receiver), _wanted(event, recorded.get(receiver))
             message, cut = await among_waiting(access, receiver, known, event, wanted)
-            if message is not None and (delivery := await _delivery(access, receiver, message)) is not None:
+            if (
+                message is not None
+                and (delivery := await _delivery(access, receiver, message, recently)) is not None
+            ):
                 found.append(delivery)
             elif cut:
                 notes.append(f"more than {SEARCHED_MAX} events wait for {receiver}; only those were searched")
@@ -213,6 +220,11 @@ async def search_event(
         waiting=[], why_none=why, notes=notes, stored=none.stored, unrouted=none.unrouted,
         timed=none.timed, letter=none.letter, erased=[each.shown for each in erased], due=timed.due,
     )  # fmt: skip
+
+
+async def _states(access: Access, among: str) -> dict[str, State | None]:
+    """The receivers of a tenant, or all (`*`), by their snapshots."""
+    return {each.receiver: each.state async for each in receiver_snapshots(access.js, access.names, among)}
 
 
 def _wanted(event: str, recorded: Collection[str | None] | None) -> Callable[[Event], bool]:
@@ -251,7 +263,9 @@ async def among_waiting(
     return found.message, found.cut
 
 
-async def _delivery(access: Access, receiver: str, message: StoredMessage) -> WaitingDelivery | None:
+async def _delivery(
+    access: Access, receiver: str, message: StoredMessage, recently: RecentCounts | None
+) -> WaitingDelivery | None:
     """The place of an event among those that wait; None if it was settled since the receiver's snapshot."""
     subject = access.names.deliveries_to(receiver)
     later = await access.js.read(access.names.deliveries, subject, message.position + 1, batch=1, max_bytes=1)
@@ -266,7 +280,7 @@ async def _delivery(access: Access, receiver: str, message: StoredMessage) -> Wa
     place = waiting - len(later.messages) - later.pending
     if place < 1:
         return None
-    health = await get_health(access, [receiver])
+    health = await get_health(access, [receiver], recently)
     measured = None if isinstance(health, NotDone) else health.get(receiver)
     return WaitingDelivery(
         receiver=receiver, stored_at=stored_at, place=place, waiting=waiting, why=live["why"],

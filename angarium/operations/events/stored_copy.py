@@ -20,9 +20,9 @@ from angarium.access import Access
 from angarium.delivery.shaping.shape import shape
 from angarium.ledger.schema import CLOCKS_APART_MS
 from angarium.operations.dead_letters.shown import OTHER_TRANSFORM, SEALED_KEY, UNREADABLE
+from angarium.operations.events.recorded_copies import RecordedCopies
 from angarium.operations.events.search import among_waiting
 from angarium.operations.failures import OperationError, operation
-from angarium.operations.ledger_queries.recorded_copies import RecordedCopies
 from streams.nats.answers import StoredMessage
 from streams.nats.wire_names import EVENT_REGION
 from streams.observation.receiver_snapshots import last_snapshot

@@ -234,7 +234,7 @@ def _paced(each: RecordedPace) -> _Entry:
         "effective_limit": each.per_second, "limited_by": each.limited_by or None,
         "concurrency": each.in_flight, "concurrency_limited_by": each.in_flight_by or None,
     }  # fmt: skip
-    what = lesson_words(each.per_second, each.limited_by, each.in_flight, each.in_flight_by)
+    what = lesson_words(each.pace, each.per_second, each.limited_by, each.in_flight, each.in_flight_by)
     return each.at, "pace_set", what, detail
 
 

@@ -3,6 +3,7 @@
 Everything is computed from the nodes' records of the last seconds: no node is asked, or has extra work.
 """
 
+import asyncio
 from collections import deque
 from typing import Literal
 
@@ -12,6 +13,7 @@ from actors.configuration.policy import Policy
 from actors.machine import facts as f
 from actors.machine.pace.pace import NO_PACE_LIMITS, PaceLimits
 from actors.machine.scheduling.phases import Phase
+from streams.bounded_gather import in_turns
 from streams.journal_feed.recent_flushes import RECENT_SPAN_S, RecentFlush, RecentFlushes
 
 Bottleneck = Literal["rate", "pace", "latency", "batch", "node", "failure", "throttle", "pause", "unknown"]
@@ -71,11 +73,16 @@ class BacklogThroughput(Struct, frozen=True, kw_only=True):
 class RecentCounts:
     """The last seconds of every receiver, or of those of one shard.
 
-    `last_at`: when the last facts of each receiver were stored.
+    - `last_at`: when the last facts of each receiver were stored.
+
+    Several tasks may share it. What was read less than `kept_for_s` ago is not read again.
     """
 
-    def __init__(self, flushes: RecentFlushes) -> None:
+    def __init__(self, flushes: RecentFlushes, kept_for_s: float = 0.0) -> None:
         self._flushes = flushes
+        self._kept_for_s = kept_for_s
+        self._kept_until = 0.0
+        self._reading = asyncio.Lock()
         self._seen = deque[tuple[float, dict[str, Counts]]]()
         self.counts: dict[str, Counts] = {}
         self.last_at: dict[str, float] = {}
@@ -84,17 +91,33 @@ class RecentCounts:
 
     async def read_on(self) -> None:
         """Read the facts since the last read, and forget those that are too old."""
-        for flush in await self._flushes.read_new():
-            self._seen.append((flush.stored_at, counted(flush)))
-        self.since = max(self._flushes.since, self._flushes.now - RECENT_SPAN_S)
-        self.span_s = max(1.0, self._flushes.now - self.since)
-        while self._seen and self._seen[0][0] < self.since:
+        async with self._reading:
+            loop = asyncio.get_running_loop()
+            began_at = loop.time()
+            if began_at < self._kept_until:
+                return
+            try:
+                await self._read_on()
+            except BaseException:
+                # It may have been cancelled, with others waiting for it: nothing of it counts.
+                self._flushes.begin_again()
+                self._seen.clear()
+                raise
+            self._kept_until = began_at + self._kept_for_s
+
+    async def _read_on(self) -> None:
+        new = await self._flushes.read_new()
+        self._seen += [(flush.stored_at, counted(flush)) async for flush in in_turns(new)]
+        since = max(self._flushes.since, self._flushes.now - RECENT_SPAN_S)
+        while self._seen and self._seen[0][0] < since:
             self._seen.popleft()
-        self.counts, self.last_at = {}, {}
-        for stored_at, counts_by_receiver in self._seen:
+        sums, last_at = dict[str, Counts](), dict[str, float]()
+        async for stored_at, counts_by_receiver in in_turns(self._seen):
             for receiver, counts in counts_by_receiver.items():
-                self.last_at[receiver] = stored_at
-                self.counts.setdefault(receiver, Counts()).add(counts)
+                last_at[receiver] = stored_at
+                sums.setdefault(receiver, Counts()).add(counts)
+        self.since, self.span_s = since, max(1.0, self._flushes.now - since)
+        self.counts, self.last_at = sums, last_at
 
 
 def counted(flush: RecentFlush) -> dict[str, Counts]:

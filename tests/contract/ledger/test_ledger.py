@@ -171,11 +171,11 @@ async def test_a_recreated_journal_is_refused(
     await catch_up(js, names, ledger)
     before = await ledger.contents()
     async with ledger.store() as store:
-        place = (await store.renew_shares(names.journal))[0].place
+        read_to = (await store.renew_shares(names.journal))[0].read_to
         await ledger.execute("UPDATE positions SET created = 'another' WHERE stream = ?", names.journal)
         with pytest.raises(LedgerError, match=r"was recreated.*choose another one with --to"):
             await writer(js, names, store).catch_up()
-        await ledger.execute("UPDATE positions SET created = ?", place.created)
+        await ledger.execute("UPDATE positions SET created = ?", read_to.created)
         await ledger.execute("UPDATE positions SET position = 7 WHERE stream = ?", names.journal)
         with pytest.raises(LedgerError, match=r"ends at 1.*choose another one with --to"):
             await writer(js, names, store).catch_up()

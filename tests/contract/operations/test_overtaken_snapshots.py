@@ -1,6 +1,5 @@
 """Receivers whose journal is newer than their snapshots: what is shown is as new as the journal."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -16,29 +15,15 @@ from angarium.operations.configurations.put import NewConfiguration, put_configu
 from angarium.operations.installation.doctor.receivers import check_receivers
 from angarium.operations.receiver_list import listing
 from angarium.operations.receiver_list.listing import Overview, overview
-from angarium.settings import Settings
 from streams.clock import server_time
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.claim import Owner
-from streams.nats.connection import ConnectOptions, connect
-from streams.nats.jetstream import JetStream
 from tests.contract.observation.snapshots import failed, put, waits
 from tests.contract.support.owners import own_all_shards
-from tests.support.installation import SHARDS, install, installation, shard
+from tests.support.installation import SHARDS, installation, shard
 from tests.support.ledgers import RECEIVER, JournalWriter
 
 EVENTS = 10
-
-
-@pytest.fixture
-async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
-    wire = await connect(ConnectOptions(servers=(nats_url,)))
-    js = JetStream(wire)
-    await js.start()
-    await install(js, prefix)
-    yield Access(js, Settings(prefix=prefix, shards=4))
-    await js.stop()
-    await wire.close()
 
 
 async def put_events(access: Access, order: str = "strict") -> list[int]:

@@ -20,6 +20,7 @@ from angarium.cli.ledger_queries.audit_plot import (
     RIGHT,
     TOP,
     WIDTH,
+    Line,
     chart,
     check,
     draw,
@@ -65,14 +66,14 @@ def test_a_bar_is_as_high_as_its_busiest_second_and_says_so() -> None:
     assert "acme.&lt;b&gt;" in drawn
 
 
-def test_a_band_shows_the_learnt_rate() -> None:
-    drawn = as_svg(
-        Bar(1000, 4, 2, 10, LearntRange(4.0, 8.0, "smart", 4.0)), Bar(2000, 4, 2, 10), Bar(3000, 4, 2, 10)
-    )
-    heights = [height for colour, height in bars(drawn) if colour == LEARNT]
-    assert heights == [pytest.approx(0.4 * (HEIGHT - TOP - BOTTOM))]
-    assert "learnt rate 4 to 8 (smart)" in drawn
-    assert "and the learnt rate" in drawn
+def test_lines_show_the_lowest_and_the_highest_learnt_rate() -> None:
+    parts = Bar(1000, 4, 2, 10, LearntRange(4.0, 8.0, "smart", 4.0)), Bar(2000, 4, 2, 10)
+    drawn, found = as_svg(*parts), chart(audit(*parts), "kept")
+    lines = [each.y for each in found if isinstance(each, Line) and each.color == LEARNT]
+    high = HEIGHT - TOP - BOTTOM
+    assert lines == [pytest.approx(TOP + high * part) for part in (0.6, 0.2)]
+    assert "2 in the busiest second; learnt rate 4 to 8 (smart)" in drawn
+    assert "the limit, and the learnt rate" in drawn
     assert "learnt" not in as_svg(Bar(1000, 4, 2, 10))
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actors.machine.bucket import RateLimit
 from angarium.demo.records import Arrival, PublishedEvent, ReceiverRecord
-from angarium.demo.verdict import PROMISES, busiest_window, judge
+from angarium.demo.verdict import PROMISES, busiest_window, check_promises
 
 EVENTS = 6
 LIMIT = RateLimit(per_second=10.0, burst=2)
@@ -47,7 +47,7 @@ def good_record() -> ReceiverRecord:
 
 
 def broken(record: ReceiverRecord) -> set[str]:
-    return {finding.promise for finding in judge([good_record(), record]) if not finding.is_kept}
+    return {finding.promise for finding in check_promises([good_record(), record]) if not finding.is_kept}
 
 
 def test_a_record_that_keeps_every_promise_is_said_to() -> None:
@@ -89,7 +89,7 @@ def hidden_record(refused: int = 2, spacing_s: float = 0.05) -> ReceiverRecord:
 def test_a_hidden_limit_that_is_found_breaks_no_promise_and_the_evidence_says_it() -> None:
     record = hidden_record()
     assert broken(record) == set()
-    (found,) = (each for each in judge([record]) if each.promise == "a hidden rate limit is found")
+    (found,) = (each for each in check_promises([record]) if each.promise == "a hidden rate limit is found")
     assert found.evidence == "20.0 a second of 20, 2 of 42 refused"
 
 
@@ -104,7 +104,7 @@ def test_a_hidden_limit_that_is_found_breaks_no_promise_and_the_evidence_says_it
     ids=["not found", "refused", "too fast", "too slow"],
 )
 def test_a_hidden_limit_that_is_not_found_is_said(record: ReceiverRecord, breach: str) -> None:
-    (found,) = (each for each in judge([record]) if each.promise == "a hidden rate limit is found")
+    (found,) = (each for each in check_promises([record]) if each.promise == "a hidden rate limit is found")
     assert found.breaches == (f"hidden: {breach}",)
 
 
@@ -256,7 +256,7 @@ def test_every_promise_has_its_breach() -> None:
 def test_a_breach_names_the_receiver_and_what_happened() -> None:
     record = good_record()
     lose_one(record)
-    finding = next(finding for finding in judge([record]) if finding.promise == "everything arrived")
+    finding = next(finding for finding in check_promises([record]) if finding.promise == "everything arrived")
     assert finding.breaches == ("billing: 1 of 6 events were never accepted",)
     assert finding.evidence == "5 of 6 events"
 

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from actors.configuration.policy import Policy
 from actors.configuration.transform import Transform, key_hash
 from actors.machine.state import RecordedTransform, State
+from angarium.operations.events.recorded_copies import RecordedCopies, TransformChange
 from angarium.operations.events.stored_copy import HiddenBody, transform_to_show
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
-from angarium.operations.ledger_queries.recorded_copies import RecordedCopies, TransformChange
 
 STORED_AT = 1_700_000_000.0
 LONG_BEFORE, SOON_BEFORE, AFTER = (round((STORED_AT + each) * 1000) for each in (-3600, -60, 60))

@@ -13,8 +13,8 @@ from angarium.console.console_state import ConsoleState, InjectedConsole, Inject
 from angarium.console.paths import ConsoleRequest
 from angarium.console.rendering.escaped_text import body_shown
 from angarium.console.rendering.responses import page, saved
+from angarium.operations.events.recorded_copies import recorded_copies
 from angarium.operations.events.stored_copy import StoredCopy, stored_copy
-from angarium.operations.ledger_queries.recorded_copies import recorded_copies
 
 SHOWN_BYTES_MAX = 64 << 10
 SEARCH_TIMEOUT_S = 10.0

@@ -116,8 +116,9 @@ async def test_without_a_known_configuration_a_learnt_rate_is_as_it_was_recorded
 
 def of_smart(*told: tuple[float, float]) -> Iterable[f.PaceSet]:
     """A fact for each rate, so many seconds after the first."""
+    pace = Pace(probed=ProbedRate(ceiling=20.0))
     return (
-        learnt(at=NOW + seconds, pace=Pace(), per_second=rate, limited_by="smart") for seconds, rate in told
+        learnt(at=NOW + seconds, pace=pace, per_second=rate, limited_by="smart") for seconds, rate in told
     )
 
 
@@ -126,7 +127,8 @@ async def test_the_history_has_a_pace_that_differs_much_or_begins_an_hour(
 ) -> None:
     await journal.flush(
         opens(),
-        *of_smart((1, 10.0), (2, 18.0), (3, 18.5), (30, 16.0), (40, 17.0), (3601, 16.5), (3602, 16.0)),
+        learnt(at=NOW + 1, pace=Pace(), per_second=10.0, limited_by="smart"),
+        *of_smart((2, 18.0), (3, 18.5), (30, 16.0), (40, 17.0), (3601, 16.5), (3602, 16.0)),
         learnt(at=NOW + 3700, pace=Pace(), per_second=16.0, limited_by="headers"),
         learnt(at=NOW + 3701, pace=Pace(), per_second=0.0, limited_by="headers"),
         learnt(at=NOW + 3702, pace=Pace(), in_flight=8, in_flight_by="concurrency"),
@@ -138,7 +140,7 @@ async def test_the_history_has_a_pace_that_differs_much_or_begins_an_hour(
     told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
     smart = "by its answers and latencies it can take no more"
     assert [each.what for each in told.entries if each.kind == "pace_set"] == [
-        f"learnt rate of 10 a second: {smart}",
+        "learnt rate of 10 a second: it has had no trouble so far, and grows",
         f"learnt rate of 18 a second: {smart}",
         f"learnt rate of 16.5 a second: {smart}",
         "learnt rate of 16 a second: its headers say that little is left",

@@ -345,6 +345,14 @@ def test_a_pace_is_small_and_survives_the_journal(rule: PaceRule, seen: list[Obs
     assert msgspec.json.decode(stored, type=Pace) == pace
 
 
+@pytest.mark.parametrize(("concurrency", "in_flight"), [(16, 9), (9, None), (1, None)])
+def test_a_learnt_number_in_flight_that_is_not_below_the_configured_one_is_no_limit(
+    concurrency: int, in_flight: int | None
+) -> None:
+    found = CombinedRules((TestSmartRule.rule,), concurrency).limits(TestSmartRule.known, NOW)
+    assert (found.in_flight, found.in_flight_by) == (in_flight, "smart" if in_flight else "")
+
+
 def test_the_lowest_limit_of_several_rules_counts() -> None:
     rule = CombinedRules((HeadersRule(), After429Rule(100.0), ConcurrencyRule(64)))
     pace = rule.learn(Pace(), msgspec.structs.replace(REFUSED, quotas=(Quota(30, 2, 200),)), NOW + 1)
