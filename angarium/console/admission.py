@@ -38,7 +38,7 @@ FORM_BYTES_MAX = 64 << 10
 CSRF_FIELD = "csrf"
 SESSION, FORM = "angarium_session", "angarium_form"
 """Members of a request's state."""
-_SCOPES = "angarium_scopes"
+_SCOPES, _FORM_BYTES_MAX = "angarium_scopes", "angarium_form_bytes_max"
 AskedTenant = Annotated[str, QueryParameter(name="tenant", max_length=64)]
 """The tenant that a page of several tenants is asked about; empty for all."""
 Form = dict[str, list[str]]
@@ -52,9 +52,9 @@ class SignInNeeded(AngariumError):
         self.back = back
 
 
-def needs(*scopes: Scope) -> dict[str, Any]:
-    """The `opt` of a page: it is for tokens with one of these scopes."""
-    return {_SCOPES: scopes}
+def needs(*scopes: Scope, form_bytes_max: int = FORM_BYTES_MAX) -> dict[str, Any]:
+    """The `opt` of a page: it is for tokens with one of these scopes, and its forms may be so large."""
+    return {_SCOPES: scopes, _FORM_BYTES_MAX: form_bytes_max}
 
 
 async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
@@ -72,10 +72,11 @@ async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
     _limit_session(session, console)
     console.api.token_uses.record(session.token_id)
     tenant = connection.path_params.get("tenant")
-    if not any(map(session.may, handler.opt[_SCOPES])) or not sees(session, tenant):
+    if not session.may(*handler.opt[_SCOPES]) or not sees(session, tenant):
         raise hidden()
     if connection.method != "GET":
-        form = await read_form(connection, console, tenant or session.token.tenant)
+        sender = tenant or session.token.tenant
+        form = await read_form(connection, console, sender, handler.opt[_FORM_BYTES_MAX])
         check_form(connection, form, session.csrf)
         connection.scope["state"][FORM] = form
     connection.scope["state"][SESSION] = session
@@ -128,13 +129,15 @@ def tenant_seen(session: ConsoleSession, asked: str) -> str | None:
     return asked or None
 
 
-async def read_form(request: ConsoleRequest, console: ConsoleState, sender: str) -> Form:
+async def read_form(
+    request: ConsoleRequest, console: ConsoleState, sender: str, bytes_max: int = FORM_BYTES_MAX
+) -> Form:
     """The fields of a form. `sender`: whose forms share a part of the memory. Raises `ProblemRaised`."""
     headers = headers_by_name(request.scope["headers"])
     if header(headers, b"content-type").partition(";")[0].strip().lower() != FORM_TYPE:
         raise ProblemRaised(415, "unsupported", "send the form as the page has it")
     with console.form_limits.admit(sender) as admitted:
-        body = await read_body(request.receive, headers, console.form_limits, admitted, FORM_BYTES_MAX)
+        body = await read_body(request.receive, headers, console.form_limits, admitted, bytes_max)
     try:
         pairs = parse_qsl(
             body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS_MAX

@@ -33,8 +33,10 @@ from angarium.console.pages import (
     receiver_actions,
     receivers,
     redrive,
-    sign_in,
 )
+from angarium.console.pages.configuration import edit
+from angarium.console.pages.settings import links, tokens, view
+from angarium.console.pages.signing_in import portal, sign_in
 from angarium.console.paths import CONSOLE_PATH, METHOD, ConsoleRequest
 from angarium.console.rendering.responses import page, redirect
 from angarium.console.sessions import ConsoleSession
@@ -47,11 +49,15 @@ BEHIND_SIGN_IN = (
     dead_letters.list_dead_letters, dead_letters.show_dead_letter, dead_letters.save_body,
     redrive.preview_redrive, redrive.do_redrive, redrive.show_job,
     fleet.show_fleet,
+    edit.show_configuration_form, edit.take_configuration_form,
+    view.show_settings,
+    tokens.show_token_form, tokens.create_token, tokens.preview_revocation, tokens.revoke_token,
+    links.show_link_form, links.create_link,
     live.follow_attempts,
     sign_in.sign_out,
 )  # fmt: skip
 """The pages for those who have signed in; each names its scopes with `needs`."""
-OPEN = (sign_in.show_sign_in, sign_in.do_sign_in)
+OPEN = (sign_in.show_sign_in, sign_in.do_sign_in, portal.show_portal, portal.enter_portal)
 
 
 class Console:

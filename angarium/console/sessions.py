@@ -44,9 +44,9 @@ class ConsoleSession:
         self.streams: set[TailStream] = set()
         self.opening = 0
 
-    def may(self, scope: Scope) -> bool:
-        """True if its token has the scope."""
-        return scope in self.token.scopes
+    def may(self, *scopes: Scope) -> bool:
+        """True if its token has one of these scopes."""
+        return not {*scopes}.isdisjoint(self.token.scopes)
 
     def notice(self, text: str) -> None:
         """Notes what its next page says."""
@@ -120,6 +120,10 @@ class ConsoleSessions:
                 return False
         self.close(session)
         return False
+
+    def count_of_token(self, token_id: str) -> int:
+        """The number of sessions that began with the token."""
+        return sum(each.token_id == token_id for each in self._sessions.values())
 
     def close(self, session: ConsoleSession) -> None:
         """End a session, and its live streams."""

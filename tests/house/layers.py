@@ -141,6 +141,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "pages",
         "app",
     ),
+    "angarium.console.pages": (
+        "action_previews configuration dead_letters events files fleet live overview receivers settings "
+        "signing_in",
+        "receiver receiver_actions redrive",
+    ),
     "angarium.bench": (
         "measuring publishing sink",
         "sink_process",

@@ -108,7 +108,12 @@ class Gate:
 
 def is_expired(token: Token) -> bool:
     """Return whether the time of a token is over."""
-    return token.expires_at is not None and token.expires_at <= datetime.now(UTC)
+    return is_past(token.expires_at)
+
+
+def is_past(end: datetime | None) -> bool:
+    """True if that time is over; None: it never is."""
+    return end is not None and end <= datetime.now(UTC)
 
 
 def _sees(token: Token, tenant: str | None) -> bool:

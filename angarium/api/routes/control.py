@@ -18,6 +18,7 @@ from angarium.api.openapi.control import (
     VERIFY_RECEIVER,
     PauseState,
     PingResult,
+    ResumeResult,
     VerifyResult,
 )
 from angarium.api.problems import Fault, invalid, result_of
@@ -84,11 +85,11 @@ async def pause_receiver(
 @post(f"{PATH}/resume", status_code=200, opt=needs("manage"), **RESUME_RECEIVER)
 async def resume_receiver(
     tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
-) -> PauseState:
-    """End a pause, a disablement, backoff and throttling."""
+) -> ResumeResult:
+    """End a pause, a disablement, backoff and throttling, and forget the learnt pace."""
     with api.control_limits.admit(tenant):
-        result_of(await resume(access, f"{tenant}.{name}"))
-    return PauseState(paused=False)
+        resumed = result_of(await resume(access, f"{tenant}.{name}"))
+    return ResumeResult(paused=False, forgotten_pace=msgspec.to_builtins(resumed.forgotten_pace))
 
 
 @post(f"{PATH}/ping", status_code=200, opt=needs("manage"), **PING_RECEIVER)

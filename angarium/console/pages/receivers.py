@@ -18,6 +18,8 @@ from streams.bounded_gather import in_turns
 PAGE_RECEIVERS = 50
 SEARCH_MAX = 130
 SEARCHED_AT_ONCE = 512
+SEARCH_TURN_S = 0.002
+"""Time for which names are searched before others get their turns: a search of 100,000 has a few of them."""
 
 
 class NamesFound(Struct, frozen=True):
@@ -51,7 +53,7 @@ async def names_found(known: Sequence[str], text: str, after: str) -> NamesFound
     """The first names after one that contain the text, in whatever case. `known` are in order."""
     if text:
         wanted, found = text.lower(), list[str]()
-        async for start in in_turns(range(0, len(known), SEARCHED_AT_ONCE)):
+        async for start in in_turns(range(0, len(known), SEARCHED_AT_ONCE), SEARCH_TURN_S):
             found += [each for each in known[start : start + SEARCHED_AT_ONCE] if wanted in each.lower()]
         known = found
     start = bisect_right(known, after)

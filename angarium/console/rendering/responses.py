@@ -37,6 +37,7 @@ FILE_TYPES = {
     "console.css": "text/css",
     "console.js": "text/javascript",
     "icon.svg": "image/svg+xml",
+    "portal.js": "text/javascript",
 }
 """The files that a page loads."""
 
@@ -94,6 +95,7 @@ def _environment() -> Environment:
         loader=PackageLoader("angarium.console", "templates"),
         autoescape=True, undefined=StrictUndefined, finalize=_finalized, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    # The text of a field is sent back: it is neither cut nor written in another way.
     made.globals |= {
         "version": __version__,
         "file_path": lambda name: f"{CONSOLE_PATH}/files/{file(name)[1]}/{name}",
@@ -105,6 +107,7 @@ def _environment() -> Environment:
         "visible_lines": lambda text: Markup.escape(escaped_text.visible(text, keeping="\n\t")),
     }
     made.filters |= {
+        "faithful": Markup.escape,
         "span": labels.span,
         "number": labels.number,
         "size": quantities.bytes_text,

@@ -92,7 +92,7 @@ class ReceiverFindings(Struct):
     throughput: BacklogThroughput | None = None
 
 
-class Survey(Struct, frozen=True):
+class FoundReceivers(Struct, frozen=True):
     """Everything about the receivers; the members are those of `Overview`."""
 
     rows: list[ReceiverFindings]
@@ -127,19 +127,19 @@ async def overview(
 
     For `only` some, only their snapshots are read, and the progress of their shards.
     """
-    found = await survey(access, tenant, phases, only=only, recently=recently)
+    found = await find_receivers(access, tenant, phases, only=only, recently=recently)
     rows = [listed(row) async for row in in_turns(found.rows)]
     return Overview(rows, found.notes, found.exist, found.age_s)
 
 
-async def survey(
+async def find_receivers(
     access: Access,
     tenant: str | None,
     phases: Collection[str] = (),
     *,
     only: Collection[str] | None = None,
     recently: RecentCounts | None = None,
-) -> Survey:
+) -> FoundReceivers:
     """Find out everything about the receivers; most of it is unknown if NATS cannot tell.
 
     With a `recently` that is kept, each call reads only the new part of the journal. Raises InvalidName and
@@ -166,9 +166,9 @@ async def survey(
         await _measure(rows, recently, time.time())
     except AngariumError as error:
         unknown = [ReceiverFindings(name, each.raw) for name, each in found.items()]
-        return Survey(unknown, [f"phases and counts cannot be read: {error}"], bool(found))
+        return FoundReceivers(unknown, [f"phases and counts cannot be read: {error}"], bool(found))
     age_s = max((each.age_s for each in shards.values()), default=0.0)
-    return Survey(rows, _notes([*shards.values()]) if rows else [], bool(found), round(age_s, 3))
+    return FoundReceivers(rows, _notes([*shards.values()]) if rows else [], bool(found), round(age_s, 3))
 
 
 def _shards_of(only: Collection[str] | None, count: int) -> Sequence[int]:

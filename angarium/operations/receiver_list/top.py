@@ -10,7 +10,7 @@ from msgspec import Struct
 from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.operations.failures import NotDone, operation
-from angarium.operations.receiver_list.listing import ListedReceiver, ReceiverFindings, listed, survey
+from angarium.operations.receiver_list.listing import ListedReceiver, ReceiverFindings, find_receivers, listed
 from angarium.operations.receiver_list.throughput import RecentCounts
 from angarium.operations.routing_delays import unrouted_notes
 from streams.bounded_gather import in_turns
@@ -55,7 +55,7 @@ class Top:
 
 @operation
 async def _refreshed(access: Access, tenant: str | None, limit: int, recently: RecentCounts) -> TopScreen:
-    found = await survey(access, tenant, recently=recently)
+    found = await find_receivers(access, tenant, recently=recently)
     notes = [*found.notes, *await unrouted_notes(access, tenant)]
     return await top_screen(found.rows, limit, notes, found.age_s)
 

@@ -103,7 +103,7 @@ NODE = (
     ),
     MetricDescription(
         name="angarium_paces_learnt_total", kind=MetricKind.COUNTER, unit="{fact}",
-        help="Facts about what a receiver can bear, by what limited it then.",
+        help="Facts about what a receiver can take, by what limited it then.",
         labels=(MetricLabel("limited_by", "as above, or `none`"),),
         note="At most one a second for each receiver. Many by `after_429` or `smart`: receivers refuse often",
     ),

@@ -165,6 +165,7 @@ def test_a_transform_is_tried_before_it_is_set(terminal: Terminal) -> None:
         ("[]", "must be an object with keep, drop, pseudonymize"),
         ('{"dorp": []}', "dorp: unknown member; did you mean drop?"),
         ('{"drop": [1]}', "drop[0]: must be a string"),
+        ('{"keep": []}', "keep: must be a list of strings, not empty"),
         ("{", "not valid JSON"),
     ):
         assert problem in terminal.failed(*trial, "--transform", text, status=2)

@@ -290,7 +290,7 @@ class TestSmartRule:
         assert rate_of(self.rule, pace, NOW + 150) == pytest.approx(36)
 
     def test_a_429_and_nothing_else_lowers_the_ceiling_further(self) -> None:
-        """The quota of a minute is used up: the rate until then is not the one that the receiver can bear."""
+        """The quota of a minute is used up: the rate until then is not the one that the receiver can take."""
         refused = Observation(
             started_per_s=40, accepted_per_s=40, answers=1, throttled=1, refused_began_at=NOW + 5
         )
