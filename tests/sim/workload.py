@@ -1,8 +1,8 @@
 """The workload of a run: producers publish, and operators change configurations, during faults.
 
 Everything is drawn from the seed: distinct and repeated ids, malformed types, bursts that no mailbox holds,
-receivers that are put later than their events or taken away, rates, windows, pauses, pings, handshakes,
-idle times.
+receivers that are put later than their events or taken away, rates, windows, pauses, pings, also in place of
+events, handshakes, learnt paces, idle times.
 """
 
 import asyncio
@@ -46,6 +46,7 @@ TRANSFORMS: tuple[dict[str, Any] | None, ...] = (
     {"keep": ["/*"], "pseudonymize": ["/number"]},
 )  # fmt: skip
 PSEUDONYM_KEYS = ("psk_" + "b2xk" * 8, "psk_" + "bmV3" * 8)
+ADAPTIVE = ("headers", "after_429", "concurrency", "smart")
 SECRETS = ("whsec_" + "b2xk" * 8, "whsec_" + "bmV3" * 8)
 """The secrets of receivers that have to prove themselves."""
 
@@ -76,6 +77,8 @@ class Workload:
         self._sets_rules = self._rules.random() < 0.4
         self._transforms = run.world.random("transforms")
         self._transformed = self._transforms.random() < 0.3
+        self._paces = run.world.random("paces")
+        self._adapts = self._paces.random() < 0.4
         self._uneven = run.world.random("uneven")
         self._woken = asyncio.Event()
         self._calm = asyncio.Event()
@@ -241,7 +244,7 @@ class Workload:
 
     def _policy(self) -> dict[str, Any]:
         chance = self.chance
-        return dict(self._members()) | self._handshake() | self._transform() | {
+        return dict(self._members()) | self._handshake() | self._transform() | self._pace() | {
             "url": f"https://example.com/{chance.choice('aab')}",
             "events": self.run.fanout_producer.patterns(),
             "timeout_s": chance.choice((0.1, 0.5, 2.0)),
@@ -299,6 +302,16 @@ class Workload:
             "pseudonym_key": None if needs_none and chance.random() < 0.2 else key,
         }
 
+    def _pace(self) -> dict[str, Any]:
+        """Switches of `adaptive`, and what the receiver gets while it is offline."""
+        chance = self._paces
+        if not self._adapts or chance.random() < 0.3:
+            return {}
+        return {
+            "adaptive": {name: chance.random() < 0.5 for name in ADAPTIVE},
+            "offline": {"after_s": chance.choice((1, 1, 3)), "ping": chance.random() < 0.7},
+        }
+
     async def _ask_for_a_proof(self, js: JetStream, receiver: str) -> None:
         """Give the receiver a secret, which need not be that of its configuration, or ask for a handshake."""
         if self._proofs.random() < 0.5:
@@ -309,7 +322,7 @@ class Workload:
     def _good(self) -> dict[str, Any]:
         """A configuration with which everything settles within a reasonable time."""
         rate = self.chance.choice((None, {"limit": 20, "burst": 3}))
-        policy = self._policy() | {"retry": SOON, "paused": False, "rate": rate}
+        policy = self._policy() | {"retry": SOON, "paused": False, "rate": rate, "adaptive": None}
         return {name: value for name, value in policy.items() if value is not None}
 
 
