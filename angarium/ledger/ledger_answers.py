@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from actors.machine.pace.pace import Pace
 from angarium.ledger.schema import DELIVERED, END_OF_TIME
 
 
@@ -91,6 +92,21 @@ class RecordedChange(Struct, frozen=True):
     at: int
     kind: str
     detail: dict[str, Any]
+
+
+class RecordedPace(Struct, frozen=True):
+    """A pace that was learnt, as its fact has it, with the limits of that moment.
+
+    `per_second`: 0.0 for a pause, None without a learnt limit. `limited_by`, `in_flight_by`: the members of
+    `adaptive` that set them.
+    """
+
+    at: int
+    pace: Pace
+    per_second: float | None
+    in_flight: int | None
+    limited_by: str
+    in_flight_by: str
 
 
 class Configured(Struct, frozen=True):

@@ -124,7 +124,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "angarium.operations.installation": ("fleet key sizing", "setup drain repair", "doctor"),
     "angarium.api": (
         "problems",
-        "recent_findings bounded_protocol request_metrics requests",
+        "recent_findings bounded_protocol receiver_names request_metrics requests",
         "admission background cors",
         "api_state",
         "openapi",
@@ -135,17 +135,23 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "server",
     ),
     "angarium.console": (
-        "paths cached_values sessions",
+        "paths cached_values event_traces sessions",
         "console_state",
         "admission rendering",
         "pages",
         "app",
+    ),
+    "angarium.console.pages": (
+        "action_previews configuration dead_letters events files fleet live overview receivers settings "
+        "signing_in",
+        "receiver receiver_actions redrive",
     ),
     "angarium.bench": (
         "measuring publishing sink",
         "sink_process",
         "harness",
         "over_http resident",
+        "console",
         "api calls deliver fanout isolation ledger scale",
     ),
     "angarium.delivery": (

@@ -1,5 +1,6 @@
 """One receiver: its phase in words, what limits it, what waits, its attempts and its configuration."""
 
+import asyncio
 import json
 import time
 from typing import Annotated, Any
@@ -22,8 +23,8 @@ from angarium.operations.configurations.get import get_configuration
 from angarium.operations.control_requests.ask import UNKNOWN_CODE
 from angarium.operations.control_requests.inspection import StateDocument, inspect_receiver
 from angarium.operations.failures import NotDone
-from angarium.operations.ledger_queries.attempts import FoundAttempts, attempts_page
-from angarium.operations.ledger_queries.minutes import minutes_page
+from angarium.operations.ledger_queries.attempts import FoundAttempts
+from angarium.operations.ledger_queries.receiver_records import receiver_records
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health, url_without_query
 
@@ -53,10 +54,14 @@ async def show_receiver(
     """A receiver."""
     receiver = f"{tenant}.{name}"
     with console.api.control_limits.admit(tenant):
-        configured = result_of(await get_configuration(console.access, receiver))
-        live, problem = _live(await inspect_receiver(console.access, receiver))
-        health = await _health(console, receiver)
-    records = await _records(console, tenant, receiver, failed=failed, cursor=cursor)
+        found, state, health, records = await asyncio.gather(
+            get_configuration(console.access, receiver),
+            inspect_receiver(console.access, receiver),
+            _health(console, receiver),
+            _records(console, tenant, receiver, failed=failed, cursor=cursor),
+        )
+    configured = result_of(found)
+    live, problem = _live(state)
     following = cursor_of(records.attempts.next) if records.attempts else None
     return page(
         request, "receiver.html", session, tenant=tenant, name=name, receiver=receiver, live_state=live,
@@ -77,7 +82,7 @@ def _live(found: StateDocument | NotDone) -> tuple[StateDocument | None, str]:
 
 
 async def _health(console: ConsoleState, receiver: str) -> ReceiverHealth | None:
-    return result_of(await get_health(console.access, [receiver])).get(receiver)
+    return result_of(await get_health(console.access, [receiver], console.api.recently)).get(receiver)
 
 
 async def _records(
@@ -87,15 +92,14 @@ async def _records(
     now_ms = round(time.time() * 1000)
     begin_ms = now_ms // 60_000 * 60_000 - (CHART_MINUTES - 1) * 60_000
     try:
-        attempts = await ask_ledger(
-            console.api, tenant, lambda it: attempts_page(it, receiver, wanted, start_of(cursor))
-        )
-        minutes = await ask_ledger(
-            console.api, tenant, lambda it: minutes_page(it, receiver, begin_ms, now_ms + 1, CHART_MINUTES)
+        found = await ask_ledger(
+            console.api,
+            tenant,
+            lambda it: receiver_records(it, receiver, wanted, start_of(cursor), begin_ms, now_ms + 1),
         )
     except ProblemRaised as raised:
         return Records(problem=raised.problem.detail)
-    return Records(attempts, minute_chart(minutes.minutes, begin_ms, CHART_MINUTES))
+    return Records(found.attempts, minute_chart(found.minutes, begin_ms, CHART_MINUTES))
 
 
 def _as_text(members: dict[str, Any]) -> str:

@@ -95,8 +95,8 @@ async def _perform(access: Access, receiver: str, action: Action, discarded: int
             result_of(await pause(access, receiver))
             return "It is paused. Its events wait."
         case "resume":
-            result_of(await resume(access, receiver))
-            return "It is resumed. Its events are sent again."
+            resumed = result_of(await resume(access, receiver))
+            return f"It is resumed{resumed.text}. Its events are sent again."
         case "ping":
             pong = result_of(await ping(access, receiver))
             answer = f"answered {pong.status}" if pong.error is None else f"gave no answer: {pong.error}"

@@ -4,6 +4,9 @@ Templates escape HTML by themselves. What is left are control characters, and ch
 direction of writing, so that a text seems to say something else; they are shown as escapes.
 """
 
+import re
+
+from markupsafe import Markup
 from msgspec import Struct
 
 VALUE_CHARS_MAX = 2048
@@ -13,6 +16,8 @@ BODY_BYTES_MAX = 32 << 10
 CHARACTER_BYTES_MAX = 4
 """Bytes of a character of UTF-8, which a cut may go through."""
 _LINES = "\n\t"
+_INSTANT = re.compile(r"\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d{3})?Z", re.ASCII)
+_TIME = Markup('<time datetime="{}">{} {} UTC</time>')
 
 
 class ShownBody(Struct, frozen=True):
@@ -39,6 +44,16 @@ def visible(text: str, keeping: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each in keeping else _escaped(each) for each in text)
+
+
+def with_times(text: str) -> Markup:
+    """A sentence as markup, in which instants are times like all others of a page."""
+    shown, end, text = Markup(), 0, one_value(text)
+    for found in _INSTANT.finditer(text):
+        shown += text[end : found.start()]
+        shown += _TIME.format(found[0], found[1], found[2])
+        end = found.end()
+    return shown + text[end:]
 
 
 def body_shown(body: bytes) -> ShownBody:

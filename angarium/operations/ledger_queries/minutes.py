@@ -46,8 +46,13 @@ class MinuteList(Struct, frozen=True):
 async def find_minutes(ledger: OpenLedger, receiver: str, since: int, until: int) -> MinuteList:
     """List the minutes between two times. Fails as invalid and not_found."""
     number = await number_of(ledger, receiver)
-    found = await ledger.queries.minutes(number, since, until)
-    return MinuteList(receiver, list(map(_minute, found)), await ledger_lag(ledger))
+    found = await minutes_of(ledger, number, since, until)
+    return MinuteList(receiver, found, await ledger_lag(ledger))
+
+
+async def minutes_of(ledger: OpenLedger, number: int, since: int, until: int) -> list[Minute]:
+    """The minutes of a receiver between two times, by its number in the ledger."""
+    return list(map(_minute, await ledger.queries.minutes(number, since, until)))
 
 
 class FoundMinutes(Struct, frozen=True):

@@ -62,6 +62,8 @@ async def test_the_page_about_the_console_has_its_pictures(shop: Api, tmp_path: 
         await picture(browser, "receiver", folder)
         await browser.page.click("text=Discard what waits…")
         await picture(browser, "preview", folder)
+        await browser.open("/console/receivers/acme/billing/configuration")
+        await picture(browser, "configuration", folder)
         await browser.page.click("text=Dead letters")
         await browser.page.click("td a >> nth=0")
         await picture(browser, "dead-letter", folder)

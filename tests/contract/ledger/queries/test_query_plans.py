@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from angarium.ledger import queries
 from angarium.ledger.ledger_answers import AttemptFilter
+from angarium.ledger.queries import LedgerQueries
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -17,6 +19,8 @@ from tests.support.ledgers import (
     delivered,
     opens,
 )
+
+HOUR_MS = 3_600_000
 
 
 @pytest.mark.parametrize("world", [("memory", "postgresql")])
@@ -48,6 +52,32 @@ async def test_no_question_reads_a_whole_table(ledger: Kept) -> None:
         assert not [step for step in plan if re.match(r"SCAN ([adfm]|attempts|deliveries|facts)\b", step)], (
             plan
         )
+
+
+@pytest.mark.parametrize("world", [("memory", "sqlite")])
+async def test_the_minutes_of_a_receiver_do_not_read_those_of_all_others(ledger: Kept) -> None:
+    """The key of a minute begins with the minute: an hour of it has the rows of all receivers."""
+    async with ledger.store():
+        pass
+    asked = AskedQueries()
+    await LedgerQueries(asked).minutes(1, 0, HOUR_MS)
+    steps = await ledger.rows(f"EXPLAIN QUERY PLAN {asked.query}", *asked.values)
+    assert "SEARCH m USING PRIMARY KEY (minute=? AND receiver=?)" in [detail for *_, detail in steps]
+
+
+class AskedQueries:
+    """A reader that notes what it is asked."""
+
+    shares = 1
+    query = ""
+    values: tuple[Any, ...] = ()
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        self.query, self.values = query, values
+        return []
+
+    def by(self, index: str) -> str:
+        return f"INDEXED BY {index}"
 
 
 def every_query(by: Callable[[str], str]) -> list[str]:

@@ -7,6 +7,7 @@ is read and measured.
 from msgspec import Struct
 
 from actors.machine.facts import AnyFact
+from streams.bounded_gather import in_turns
 from streams.clock import server_time
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
@@ -59,12 +60,16 @@ class RecentFlushes:
                 self.since, self._read_to = found.stored_at if found else self.now, earliest
         return await self._read(info.last)
 
+    def begin_again(self) -> None:
+        """Let the next read be like the first one."""
+        self._read_to = None
+
     async def _read(self, end: int) -> list[RecentFlush]:
         js, stream, found = self._js, self._names.journal, list[RecentFlush]()
         assert self._read_to is not None
         while self._read_to < end:
             page = await js.read(stream, self._subject, self._read_to + 1, READ_MESSAGES_MAX)
-            for message in page.messages:
+            async for message in in_turns(page.messages):
                 where = f"message {message.position} of {stream}"
                 found.append(RecentFlush(message.stored_at, decode_flush(message.data, where).facts))
             self._read_to = page.messages[-1].position if page.messages and page.pending else end
