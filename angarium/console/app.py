@@ -35,6 +35,7 @@ from angarium.console.pages import (
     redrive,
 )
 from angarium.console.pages.configuration import edit
+from angarium.console.pages.details import rate_audit, replay, secret_rotation, stored_body
 from angarium.console.pages.settings import links, tokens, view
 from angarium.console.pages.signing_in import portal, sign_in
 from angarium.console.paths import CONSOLE_PATH, METHOD, ConsoleRequest
@@ -45,9 +46,11 @@ BEHIND_SIGN_IN = (
     overview.show_overview,
     receivers.list_receivers, receiver.show_receiver,
     receiver_actions.preview_action, receiver_actions.do_action,
-    events.find_event, events.show_event,
+    secret_rotation.preview_rotation, secret_rotation.do_rotation,
+    replay.preview_replay, replay.do_replay, rate_audit.show_audit,
+    events.find_event, events.show_event, stored_body.show_stored_body, stored_body.save_stored_body,
     dead_letters.list_dead_letters, dead_letters.show_dead_letter, dead_letters.save_body,
-    redrive.preview_redrive, redrive.do_redrive, redrive.show_job,
+    redrive.preview_redrive, redrive.do_redrive, redrive.show_job, redrive.stop_job,
     fleet.show_fleet,
     edit.show_configuration_form, edit.take_configuration_form,
     view.show_settings,

@@ -13,8 +13,10 @@ from angarium.api.recent_findings import FindingsAndAlerts
 from angarium.api.requests.request_limits import RequestLimits
 from angarium.console.cached_values import CachedValues
 from angarium.console.event_traces import EventTraces, event_traces
+from angarium.console.recent_minutes import HourByMinute, RecentMinutes
 from angarium.console.sessions import ConsoleSession, ConsoleSessions
 from angarium.operations.installation import fleet
+from angarium.operations.installation.doctor.raised_alerts import TenantAlerts, tenant_alerts
 from angarium.operations.installation.fleet import FleetStatus, ShardStatus
 from angarium.operations.receiver_list.listing import ListedReceiver, overview
 from angarium.operations.receiver_list.top import Top, TopScreen
@@ -35,6 +37,8 @@ class ConsoleState:
     - `page_rates`: the rate at which a session, or an address without one, may ask for pages.
     - `form_limits`: forms that are being read, by tenant, or by address before there is a session.
     - `overviews`: the totals of a tenant, or of all, and the receivers whose events wait longest.
+    - `hours`: the last hour of a tenant, or of all, by minute.
+    - `alerts`: those about a tenant's receivers.
     - `rows`: the receivers of a page of the list, by name.
     - `traces`: where an event still waits, and its dead letters.
     """
@@ -46,6 +50,8 @@ class ConsoleState:
         self.page_rates = RequestRates()
         self.form_limits = RequestLimits()
         self.overviews: CachedValues[str, TopScreen] = CachedValues(self._overview_reader)
+        self.hours: CachedValues[str, HourByMinute] = CachedValues(self._hours_reader)
+        self.alerts: CachedValues[str, TenantAlerts] = CachedValues(self._alerts_reader)
         self.nodes: CachedValues[str, FleetStatus] = CachedValues(lambda _: self._nodes)
         self.shards: CachedValues[str, list[ShardStatus]] = CachedValues(lambda _: self._shards)
         self.rows: CachedValues[tuple[str, ...], dict[str, ListedReceiver]] = CachedValues(self._rows_reader)
@@ -61,11 +67,10 @@ class ConsoleState:
 
     def close(self) -> None:
         """End what is being read."""
-        self.overviews.stop()
+        for each in (self.overviews, self.hours, self.alerts, self.nodes, self.shards, self.findings):
+            each.stop()
         self.rows.stop()
         self.traces.stop()
-        for each in (self.nodes, self.shards, self.findings):
-            each.stop()
 
     def _overview_reader(self, tenant: str) -> Callable[[], Awaitable[TopScreen]]:
         about = None if tenant == ALL_TENANTS else tenant
@@ -73,6 +78,15 @@ class ConsoleState:
 
         async def read() -> TopScreen:
             return result_of(await top.refresh())
+
+        return read
+
+    def _hours_reader(self, tenant: str) -> Callable[[], Awaitable[HourByMinute]]:
+        return RecentMinutes(self.api, tenant).read
+
+    def _alerts_reader(self, tenant: str) -> Callable[[], Awaitable[TenantAlerts]]:
+        async def read() -> TenantAlerts:
+            return result_of(await tenant_alerts(self.access, tenant))
 
         return read
 

@@ -76,10 +76,14 @@ class RecordedDelivery(Struct, frozen=True, kw_only=True):
 
 
 class AttemptFilter(Struct, frozen=True, kw_only=True):
-    """Selection of attempts: failed ones, with a status in a range, of one type, begun within a period."""
+    """Selection of attempts: failed ones, with a status in a range, of one type, begun within a period.
+
+    `error`: failed ones whose error contains the text, in whatever case.
+    """
 
     failed: bool = False
     status: tuple[int, int] | None = None
+    error: str | None = None
     type: str | None = None
     since: int = 0
     until: int = END_OF_TIME
@@ -165,6 +169,16 @@ class RecordedMinute(Struct, frozen=True):
     late_ms: int
     late_ms_max: int
     posts: int
+
+
+class RecordedTotals(Struct, frozen=True):
+    """The attempts that began in the minute from `at` on, and the events given up, of several receivers."""
+
+    at: int
+    delivered: int
+    failed: int
+    throttled: int
+    dead: int
 
 
 class Unknown(Struct, frozen=True):

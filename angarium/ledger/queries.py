@@ -26,17 +26,11 @@ from angarium.ledger.ledger_answers import (
     RecordedDelivery,
     RecordedMinute,
     RecordedPace,
+    RecordedTotals,
     Unknown,
 )
+from angarium.ledger.query_texts.attempts import ATTEMPTS, filtered
 
-ATTEMPTS = """
-SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type,
-    a.delivery, a.block
-FROM blocks b CROSS JOIN attempts a {index}
-WHERE b.block BETWEEN ? AND ? AND b.until >= ? AND b.since < ?
-    AND a.block = b.block AND a.receiver = ? AND a.at >= ? AND a.at < ? {only}
-ORDER BY a.at DESC, a.position DESC, a.ordinal DESC LIMIT ?
-"""
 _EVENTS = """
 WITH wanted(block, position, sequence) AS (VALUES {values})
 SELECT d.block, d.position, d.sequence, d.event FROM wanted CROSS JOIN deliveries d
@@ -56,6 +50,14 @@ FROM blocks b CROSS JOIN deliveries d {index} CROSS JOIN receivers r
 WHERE d.block = b.block AND d.event = ?1 AND r.id = d.receiver AND r.name >= ?2 AND r.name < ?3
     AND (r.name, d.sequence) > (?4, ?5)
 ORDER BY r.name, d.sequence LIMIT ?6
+"""
+COPIES = """
+SELECT d.position FROM blocks b CROSS JOIN deliveries d {index}
+WHERE d.block = b.block AND d.event = ?1 AND d.receiver = ?2 ORDER BY d.position DESC LIMIT ?3
+"""
+_TRANSFORMS = """
+SELECT at, detail FROM changes WHERE receiver = ? AND kind = 'transform_set'
+ORDER BY at, position, ordinal LIMIT ?
 """
 _TRIES_OF = """
 FROM blocks b CROSS JOIN attempts a
@@ -112,6 +114,15 @@ _FEW_MINUTES = _MINUTES.replace(
     "SELECT minute + 1 FROM asked WHERE minute < ?3) SELECT minute FROM asked) AS span "
     "CROSS JOIN minutes m WHERE m.minute = span.minute AND",
 )
+_TOTALS = """
+SELECT m.minute * 60000, sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead)
+FROM minutes m WHERE m.minute >= ? AND m.minute <= ? GROUP BY m.minute ORDER BY m.minute
+"""
+TOTALS_OF = """
+SELECT m.minute * 60000, sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead)
+FROM receivers r CROSS JOIN minutes m WHERE r.name >= ? AND r.name < ? AND m.receiver = r.id
+    AND m.minute IN ({minutes}) GROUP BY m.minute ORDER BY m.minute
+"""
 _BASE = "receiver, position, at, origin, state FROM states WHERE receiver = ? AND position >= ?"
 _FACTS_UNTIL = """
 SELECT f.position, f.at, f.facts FROM blocks b CROSS JOIN facts f
@@ -267,6 +278,16 @@ class LedgerQueries:
                 break
         return found
 
+    async def copies(self, event: str, receiver: int, limit: int) -> list[int]:
+        """The positions of the last copies of an event for a receiver, the newest first."""
+        query = COPIES.format(index=self._reader.by("deliveries_event"))
+        return [position for (position,) in await self.rows(query, event, receiver, limit)]
+
+    async def transforms(self, receiver: int, limit: int) -> list[tuple[int, int]]:
+        """The first transforms of a receiver: instants, and revisions of their configurations; 0: none."""
+        rows = await self.rows(_TRANSFORMS, receiver, limit)
+        return [(at, msgspec.json.decode(detail).get("revision", 0)) for at, detail in rows]
+
     async def _tries(self, *delivery: int) -> tuple[list[Any], int]:
         """The first and the last attempts of a delivery, in their order, and how many there are."""
         tries = await self.rows(_FIRST_TRIES, *delivery, TRIES_MAX + 1)
@@ -373,6 +394,15 @@ class LedgerQueries:
         rows = await self.rows(query, receiver, first, last, limit)
         return [RecordedMinute(*map(int, row)) for row in rows]
 
+    async def totals(self, since: int, until: int, tenant: str | None = None) -> list[RecordedTotals]:
+        """The attempts to a tenant's receivers, or to all, by minute; minutes without any are left out."""
+        first, last = since // 60_000, (until - 1) // 60_000
+        query, values = _TOTALS, tuple[int | str, ...]((first, last))
+        if tenant is not None:
+            query = TOTALS_OF.format(minutes=", ".join("?" * (last + 1 - first)))
+            values = (*_names_of(tenant), *range(first, last + 1))
+        return [RecordedTotals(*map(int, row)) for row in await self.rows(query, *values)]
+
     async def owner(self, shard: int, at: int) -> str:
         """The node that owned a shard at a time; empty if that is not known."""
         query = "SELECT node FROM claims WHERE shard = ? AND at <= ? ORDER BY position DESC LIMIT 1"
@@ -454,40 +484,14 @@ def _names_of(tenant: str | None) -> tuple[str, str]:
     return ("", chr(0x10FFFF)) if tenant is None else (f"{tenant}.", f"{tenant}/")
 
 
-def filtered(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
-    """The index to use for the wanted attempts, the conditions, and their values.
-
-    Without an index, the table itself is read, which has this order.
-    """
-    index, only, values = _by_status(wanted)
-    if wanted.type is None:
-        return index, only, values
-    return index or "attempts_type", f"{only} AND a.type = ?", (*values, wanted.type)
-
-
-def _by_status(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
-    match wanted.status:
-        case None if wanted.failed:
-            return "attempts_failed", "AND a.verdict <> 0", ()
-        case None:
-            return "", "", ()
-        case (low, high) if wanted.failed or low >= 300:
-            return "attempts_failed", "AND a.verdict <> 0 AND a.status BETWEEN ? AND ?", (low, high)
-        case (low, high) if not low <= 200 <= high:
-            only = "AND a.verdict = 0 AND a.status <> 200 AND a.status BETWEEN ? AND ?"
-            return "attempts_other", only, (low, high)
-        case (low, high):
-            return "", "AND a.status BETWEEN ? AND ?", (low, high)
-
-
-def _recorded_pace(row: Any) -> RecordedPace:
-    at, pace, *limits = row
-    return RecordedPace(at, _decode_pace(pace), *limits)
-
-
 def _attempt(row: Any, event: str | None) -> RecordedAttempt:
     at, sequence, attempt, verdict, status, error, latency_us, next_at, answer, kind, *_ = row
     return RecordedAttempt(
         at=at, sequence=sequence, attempt=attempt, verdict=verdict, status=status, error=error,
         latency_us=latency_us, next_at=next_at, answer=answer, type=kind, event=event,
     )  # fmt: skip
+
+
+def _recorded_pace(row: Any) -> RecordedPace:
+    at, pace, *limits = row
+    return RecordedPace(at, _decode_pace(pace), *limits)

@@ -101,7 +101,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "angarium.ledger": (
         "audit configurations schema",
         "batch ledger_answers",
-        "fold store",
+        "fold query_texts store",
         "address queries",
         "sqlite postgres writer",
         "open",
@@ -135,16 +135,16 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "server",
     ),
     "angarium.console": (
-        "paths cached_values event_traces sessions",
+        "paths cached_values event_traces recent_minutes sessions",
         "console_state",
         "admission rendering",
         "pages",
         "app",
     ),
     "angarium.console.pages": (
-        "action_previews configuration dead_letters events files fleet live overview receivers settings "
-        "signing_in",
-        "receiver receiver_actions redrive",
+        "action_previews configuration dead_letters files fleet live receivers settings signing_in",
+        "details",
+        "events overview receiver receiver_actions redrive",
     ),
     "angarium.bench": (
         "measuring publishing sink",

@@ -56,9 +56,9 @@ def with_times(text: str) -> Markup:
     return shown + text[end:]
 
 
-def body_shown(body: bytes) -> ShownBody:
+def body_shown(body: bytes, bytes_max: int = BODY_BYTES_MAX) -> ShownBody:
     """A body in lines, as it was sent; bytes that are not UTF-8 are shown as escapes."""
-    part = body[:BODY_BYTES_MAX]
+    part = body[:bytes_max]
     is_cut = len(body) > len(part)
     try:
         text, is_binary = part.decode(), False

@@ -32,6 +32,7 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 NOT_STORED = {"cache-control": "no-store"}
+SAVED = {"content-disposition": 'attachment; filename="body.bin"'}
 HTML = "text/html"
 FILE_TYPES = {
     "console.css": "text/css",
@@ -62,6 +63,12 @@ def page(
         text.encode(), status_code=status, media_type=HTML, cookies=list(cookies),
         headers=SECURITY_HEADERS | NOT_STORED | (headers or {}),
     )  # fmt: skip
+
+
+def saved(body: bytes) -> Response[bytes]:
+    """An answer that browsers store as a file, and never show."""
+    headers = SECURITY_HEADERS | NOT_STORED | SAVED
+    return Response(body, media_type="application/octet-stream", headers=headers)
 
 
 def redirect(path: str, *cookies: Cookie) -> Response[bytes]:

@@ -185,7 +185,7 @@ async def search_event(
     async def search(receiver: str) -> None:
         async with slots:
             known, wanted = states.get(receiver), _wanted(event, recorded.get(receiver))
-            message, cut = await _among_waiting(access, receiver, known, event, wanted)
+            message, cut = await among_waiting(access, receiver, known, event, wanted)
             if (
                 message is not None
                 and (delivery := await _delivery(access, receiver, message, recently)) is not None
@@ -248,7 +248,7 @@ async def _erasures(access: Access, event: str, tenants: list[str], notes: list[
     return found
 
 
-async def _among_waiting(
+async def among_waiting(
     access: Access, receiver: str, known: State | None, event: str, wanted: Callable[[Event], bool]
 ) -> tuple[StoredMessage | None, bool]:
     """The wanted message of the event among the unsettled ones of a receiver, by its snapshot."""

@@ -1,8 +1,8 @@
-"""Throughput and latency of a receiver by minute."""
+"""Throughput and latency of a receiver by minute, and the sums of a tenant or of all."""
 
 from msgspec import Struct
 
-from angarium.ledger.ledger_answers import RecordedMinute
+from angarium.ledger.ledger_answers import RecordedMinute, RecordedTotals
 from angarium.operations.failures import operation
 from angarium.operations.ledger_queries.ledger_access import (
     LedgerLag,
@@ -70,6 +70,19 @@ async def minutes_page(ledger: OpenLedger, receiver: str, since: int, until: int
     found = await ledger.queries.minutes(number, since, until, limit + 1)
     following = found[limit].at if len(found) > limit else None
     return FoundMinutes(list(map(_minute, found[:limit])), following, await ledger_lag(ledger))
+
+
+class RecordedMinutes(Struct, frozen=True):
+    """The minutes in which something happened at the receivers of a tenant, or at all, the oldest first."""
+
+    minutes: list[RecordedTotals]
+    ledger: LedgerLag
+
+
+@operation
+async def recorded_minutes(ledger: OpenLedger, tenant: str | None, since: int, until: int) -> RecordedMinutes:
+    """List the sums of the minutes between two times, in milliseconds."""
+    return RecordedMinutes(await ledger.queries.totals(since, until, tenant), await ledger_lag(ledger))
 
 
 def _minute(each: RecordedMinute) -> Minute:

@@ -18,7 +18,7 @@ async def test_an_empty_installation_says_what_to_do_next(api: Api) -> None:
         await browser.until("/console/", "There is no receiver yet.")
         assert "receiver put acme.billing --url https://example.com/hook" in browser.page
         await browser.until("/console/receivers", "There is no receiver yet.")
-        assert "Name a tenant" in await browser.get("/console/dead-letters")
+        assert "There is no dead letter" in await browser.get("/console/dead-letters")
         assert "There is no dead letter" in await browser.get("/console/dead-letters?tenant=acme")
         await browser.until("/console/fleet", "No node is alive")
         assert "Find an event" in await browser.get("/console/events")

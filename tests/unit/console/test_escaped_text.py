@@ -82,3 +82,8 @@ def test_a_long_value_says_how_much_is_missing() -> None:
 
 def test_escapes_say_what_they_stand_for() -> None:
     assert visible("a\u202eb\x1b[2J\r\n\tc", keeping="\n\t") == "a\\u202eb\\x1b[2J\\r\n\tc"
+
+
+def test_a_body_may_be_shown_up_to_another_bound() -> None:
+    shown = body_shown(b"a" * 100, 64)
+    assert (shown.text, shown.size, shown.is_cut) == ("a" * 64, 100, True)

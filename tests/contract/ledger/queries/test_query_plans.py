@@ -9,6 +9,7 @@ import pytest
 from angarium.ledger import queries
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.ledger.queries import LedgerQueries
+from angarium.ledger.query_texts.attempts import ATTEMPTS, filtered
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -87,13 +88,18 @@ def every_query(by: Callable[[str], str]) -> list[str]:
         for name, text in vars(queries).items()
         if name.isupper() and str(text).strip().startswith("SELECT")
     ]
-    found.remove(queries.ATTEMPTS)
+    found.remove(ATTEMPTS)
     found.remove(queries.JOURNEY)
-    found.append(queries.JOURNEY.format(index=by("deliveries_event")))
+    found.remove(queries.COPIES)
+    found.remove(queries.TOTALS_OF)
+    found.append(queries.TOTALS_OF.format(minutes="?, ?"))
+    found += [each.format(index=by("deliveries_event")) for each in (queries.JOURNEY, queries.COPIES)]
+    index, only, _ = filtered(AttemptFilter(error="refused"))
+    found.append(ATTEMPTS.format(index=by(index), only=only))
     for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
         for failed_only in (False, True):
-            index, only, _ = queries.filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
-            found.append(queries.ATTEMPTS.format(index=by(index) if index else "", only=only))
+            index, only, _ = filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
+            found.append(ATTEMPTS.format(index=by(index) if index else "", only=only))
     return found
 
 
