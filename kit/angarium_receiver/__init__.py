@@ -1,4 +1,4 @@
-"""For programs that receive webhooks of Angarium: verify, handle each event once, limit the rate.
+"""Receives webhooks of Angarium: verifies them, handles each event once, limits the rate.
 
 Everything is a plain function or a small class without dependencies, and works with any framework:
 

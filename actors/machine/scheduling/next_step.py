@@ -26,13 +26,13 @@ PARK_AFTER_S = 2.0
 """A receiver that is held back for longer than this drops its waiting events from memory."""
 _NEXT_AT = attrgetter("next_at")
 _NEED_NOT_WAIT_FOR_FACTS = c.GiveUpEvents | s.ReadBacklog
-_REMOVING, _ADOPTING, _IN_FLIGHT, _UNCONFIRMED, _RESTING, _BURIALS_FULL, _UNREADY = map(
-    s.Rest,
-    (
-        Rule.REMOVAL, Rule.ADOPTION, Rule.IN_FLIGHT, Rule.UNCONFIRMED, Rule.RESTING, Rule.BURIALS_FULL,
-        Rule.UNREADY,
-    ),
-)  # fmt: skip
+_REMOVING = s.Rest(Rule.REMOVAL)
+_ADOPTING = s.Rest(Rule.ADOPTION)
+_IN_FLIGHT = s.Rest(Rule.IN_FLIGHT)
+_UNCONFIRMED = s.Rest(Rule.UNCONFIRMED)
+_RESTING = s.Rest(Rule.RESTING)
+_BURIALS_FULL = s.Rest(Rule.BURIALS_FULL)
+_UNREADY = s.Rest(Rule.UNREADY)
 
 
 def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.Step:

@@ -25,10 +25,10 @@ LIMIT_WORDS: dict[Bottleneck, str] = {
     "pace": "the pace that its answers taught: resume it to forget that",
     "latency": "the time that the receiver takes to answer",
     "batch": "its batches wait for more events, as configured",
-    "node": "our nodes, which do not keep up",
+    "node": "our nodes, or its turn at a host that is down",
     "failure": "failures of the receiver",
     "throttle": "the receiver, which asked us to wait",
-    "pause": "the pause: resume it to go on",
+    "pause": "a pause: resume the receiver to continue",
     "unknown": "not known yet: the backlog is too young to tell",
 }
 NO_END = "no end is in sight"

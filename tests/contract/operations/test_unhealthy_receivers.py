@@ -83,7 +83,7 @@ async def test_unhealthy_receivers_are_named_the_worst_first(js: JetStream, name
         ("find the reason in its state", "inspect acme.offline"),
         ("find the reason in its state", "inspect acme.failing"),
         ("resume it to end the pause that it asked for", "receiver resume acme.throttled"),
-        ("find in its state why it waits for our nodes", "inspect acme.behind"),
+        ("find in its state why it waits for our nodes or its host", "inspect acme.behind"),
         ("resume it to end the pause", "receiver resume acme.paused"),
     ]
     assert findings[1].sentence.endswith(

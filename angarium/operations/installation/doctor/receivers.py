@@ -83,7 +83,7 @@ REMEDIES_BEHIND: dict[Bottleneck | None, tuple[str, str]] = {
     ),
     "latency": ("find in its state how slowly it answers", _INSPECT),
     "batch": _READ_STATE,
-    "node": ("find in its state why it waits for our nodes", _INSPECT),
+    "node": ("find in its state why it waits for our nodes or its host", _INSPECT),
     "failure": _READ_STATE,
     "throttle": _END_PAUSE,
     "pause": ("resume it to end the pause", _RESUME),
