@@ -68,11 +68,12 @@ def after_failure(state: State) -> Returning | None:
 
 
 def after_pause(state: State, at: float, until: float) -> Returning | None:
-    """The return after an answer that asks for a pause: the time that bounds it begins after the pause."""
+    """The return after an answer at `at` that asks for a pause: this counts for no part of the time."""
     returning = after_failure(state)
     if returning is None or at >= returning.begins_at + RETURN_MAX_S:
         return None
-    return replace(returning, begins_at=max(returning.begins_at, until))
+    paused_s = max(0.0, until - max(at, state.throttled_until))
+    return replace(returning, begins_at=returning.begins_at + paused_s)
 
 
 def _width(successes: int) -> int:

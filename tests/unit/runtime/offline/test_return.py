@@ -149,3 +149,14 @@ async def test_a_pause_does_not_end_the_bound() -> None:
     assert await width_within(world, 99) == 0
     await world.until(lambda: world.sender.widest > 0)
     assert await width_within(world, 0.15) == 2
+
+
+@in_virtual_time
+async def test_the_bound_ends_though_each_round_ends_in_a_pause() -> None:
+    world = await returned(wide(ping=True))
+    world.sender.latency_s = 1
+    world.sender.reply = lambda made: answer(200) if made.event.position % 3 else answer(503, retry_after="1")
+    await world.pass_time(2 * RETURN_MAX_S + 2 * JITTER_MAX_S)
+    world.sender.answers()
+    world.publish(200)
+    assert await width_within(world, 3) == 64
