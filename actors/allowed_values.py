@@ -106,8 +106,11 @@ def allowed(kind: inspect.Type) -> str:
             return f"an object with {', '.join(each.encode_name for each in fields)}"
         case inspect.DictType(value_type=inner):
             return f"an object whose values are {_several(inner)}"
-        case inspect.VarTupleType(item_type=inner) | inspect.ListType(item_type=inner):
-            return f"a list of {_several(inner)}"
+        case (
+            inspect.VarTupleType(item_type=inner, min_length=low)
+            | inspect.ListType(item_type=inner, min_length=low)
+        ):
+            return f"a list of {_several(inner)}{', not empty' if low else ''}"
         case inspect.StrType(min_length=low, max_length=high) if low is not None or high is not None:
             return f"a string of {low or 0} to {high} characters" if high else "a string that is not empty"
         case _:

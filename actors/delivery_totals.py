@@ -17,10 +17,12 @@ from actors.machine.facts import (
     Fact,
     HandshakeFailed,
     HandshakeSucceeded,
+    PaceSet,
     Throttled,
     TurnedAway,
 )
 from actors.machine.outcome import Answered, Failed, NotSent, Outcome
+from actors.machine.pace.pace import PACE_RULES
 
 ATTEMPT_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 ARRIVAL_BOUNDS_S = (
@@ -58,13 +60,14 @@ class DeliveryTotals:
     - `arrival_s`: seconds from the storage of an event to the 2xx for it.
     - `throttle_s`: seconds for which receivers asked to get nothing more.
     - `answered_429`: attempts with that answer.
+    - `paces`: facts about learnt paces, by what limited the receiver then.
 
     Deliveries and dead letters are counted when they are decided; the journal holds them a moment later.
     """
 
     __slots__ = (
         "answered_429", "arrival_s", "attempt_s", "attempts", "dead_letters", "deliveries", "handshakes",
-        "throttle_s",
+        "paces", "throttle_s",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -76,6 +79,7 @@ class DeliveryTotals:
         self.arrival_s = Histogram(ARRIVAL_BOUNDS_S)
         self.throttle_s = Histogram(THROTTLE_BOUNDS_S)
         self.answered_429 = 0
+        self.paces = dict.fromkeys((*PACE_RULES, "none"), 0)
 
     def attempt_ended(self, outcome: Outcome, events: Sequence[Event], now: float) -> None:
         """Count an attempt with these events that is over now."""
@@ -107,6 +111,8 @@ class DeliveryTotals:
                 self.throttle_s.add(fact.until - fact.at)
             case DeadLettered(reason=reason, events=events):
                 self.dead_letters[reason] += len(events)
+            case PaceSet():
+                self.paces[fact.limited_by or fact.in_flight_by or "none"] += 1
             case HandshakeSucceeded():
                 self.handshakes["succeeded"] += 1
             case HandshakeFailed():

@@ -101,14 +101,18 @@ class OwnOutage(Protocol):
 
 
 class DownHosts(Protocol):
-    """The hosts that cannot be connected to; `count`: how many there are."""
+    """The hosts that cannot be connected to."""
 
-    count: int
+    @property
+    def count(self) -> int:
+        """Number of hosts that cannot be connected to."""
+        ...
 
-    def may_try(self, receiver: str, policy: Policy) -> bool:
-        """True if an attempt may start now: its host is up, or it is the turn of this receiver, which ends.
+    def may_try(self, receiver: str, policy: Policy, *, has_attempts: bool) -> bool:
+        """True if an attempt may start now: its host is up, or it is the turn of this receiver.
 
-        If not, its actor is woken for its turn, or once the host is up.
+        If not, its actor is woken for its turn, or once the host is up. `has_attempts`: some are under way,
+        so that the turn may be used; until then the receiver may ask again.
         """
         ...
 
@@ -122,7 +126,7 @@ class NoDownHosts:
 
     count: int = 0
 
-    def may_try(self, receiver: str, policy: Policy) -> bool:
+    def may_try(self, receiver: str, policy: Policy, *, has_attempts: bool) -> bool:
         """True: nothing holds an attempt back."""
         return True
 

@@ -32,6 +32,7 @@ from actors.machine.state import State
 from actors.rate_status import BucketState, bucket_state
 from actors.times_as_text import age_text, instant_text, instant_text_or_none
 
+_DOWN_HOST_WORDS = "its host cannot be connected to: its receivers try it in turn, one at a time"
 SLOW_ANSWER_MS = 50.0
 """From this latency on, latency counts as the limit of a strict receiver's pace."""
 Remedy = Literal["resume", "put", "key"]
@@ -310,8 +311,10 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return "a node of an older version knows no transforms: upgrade it"
         case Rest(Rule.OUTAGE) | WaitUntil(_, Rule.OUTAGE):
             return "this node can connect to no host, and only makes probes until it can"
-        case Rest(Rule.DOWN_HOST) | WaitUntil(_, Rule.DOWN_HOST):
-            return "its host cannot be connected to: its receivers try it in turn, one at a time"
+        case Rest(Rule.DOWN_HOST | Rule.DOWN_HOST_UNREAD) | WaitUntil(
+            _, Rule.DOWN_HOST | Rule.DOWN_HOST_UNREAD
+        ):
+            return _DOWN_HOST_WORDS
         case Rest(Rule.UNCONFIRMED | Rule.UNREADY):
             return "waiting for NATS to confirm what was recorded"
         case Rest(Rule.BURIALS_FULL):
@@ -330,7 +333,9 @@ def _next_trial(view: View, policy: Policy | None, at: float | None, now: float)
     if view.in_flight:
         return "an attempt is under way"
     what = "ping in place of its events" if pings else "attempt"
-    return f"the next {what} is at {_moment(at, now)}" if at else f"the next {what} is due"
+    if at is None:
+        return f"the next {what} is due" if view.bounds.may_try_host else _DOWN_HOST_WORDS
+    return f"the next {what} is at {_moment(at, now)}"
 
 
 def _transform_in_force(state: State) -> TransformState | None:

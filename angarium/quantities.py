@@ -14,6 +14,9 @@ _SIZE = re.compile(r"\s*(\d{1,18})\s*([KMGT]?)(i?)B?\s*\Z", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})\Z")
 _AGE = re.compile(r"\s*(\d{1,9})\s*([smhdw])\s*\Z")
 _SCHEMES = ("nats", "tls", "ws", "wss")
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+CONSOLE_PATH = "/console"
+_NO_PART_OF_A_CONSOLE_URL = " @?#\\"
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 PORT_MAX = 65_535
 INSTANT_MAX = 253_402_300_799
@@ -95,6 +98,21 @@ def is_server_address(text: str) -> bool:
         return text.isprintable() and parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def is_console_url(text: str) -> bool:
+    """True for the address of a console: `https://host`, also with its path, and http for this machine only.
+
+    Links that sign people in begin with it, so what their browsers then send must be encrypted on its way.
+    """
+    try:
+        parts = urlsplit(text)
+        has_host = bool(parts.hostname) and parts.port != 0 and parts.netloc.isascii()
+    except ValueError:
+        return False
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)
+    is_bare = text.isprintable() and not any(each in text for each in _NO_PART_OF_A_CONSOLE_URL)
+    return has_host and is_safe and is_bare and parts.path.rstrip("/") in ("", CONSOLE_PATH)
 
 
 def parse_age(text: str) -> float:

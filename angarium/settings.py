@@ -187,6 +187,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         Meta(description="let pages of this origin use the HTTP API, such as https://ops.example.com"),
     ] = ()
 
+    console_url: Annotated[
+        str | None,
+        Meta(description="address of the console for people, such as https://hooks.example.com"),
+    ] = None
+
     tenants: Annotated[
         dict[str, TenantSettings],
         Meta(description="weight, rate and quotas of tenants, by name; * is all others"),
@@ -446,6 +451,8 @@ def _contradictions(settings: Settings) -> list[tuple[str, str]]:
     prefixes = [("inbox_prefix", settings.inbox_prefix)]
     prefixes += [("answer_inboxes", each) for each in settings.answer_inboxes]
     found += [(name, _INBOXES) for name, each in prefixes if not _INBOX_PREFIX.match(each)]
+    if settings.console_url is not None and not quantities.is_console_url(settings.console_url):
+        found.append(("console_url", "must be an address such as https://hooks.example.com, with TLS"))
     if not _NODE.match(settings.node):
         found.append(("node", "must be 1 to 64 of A-Z a-z 0-9 _ -"))
     elif settings.workers > 1 and not _NODE.match(worker_name(settings.node, settings.workers)):

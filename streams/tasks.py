@@ -8,11 +8,13 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 
-async def cancel_and_wait(task: asyncio.Task[Any] | None) -> None:
-    """Cancel the task, and return when it has ended."""
-    if task is not None:
+async def cancel_and_wait(*tasks: asyncio.Task[Any] | None) -> None:
+    """Cancel the tasks, and return when all have ended."""
+    running = [each for each in tasks if each is not None]
+    for task in running:
         task.cancel()
-        await asyncio.wait({task})
+    if running:
+        await asyncio.wait(running)
 
 
 def on_defect(part: str, on_broken: Callable[[str], None]) -> Callable[[asyncio.Task[Any]], None]:

@@ -1,9 +1,9 @@
 """Parsing of a receiver's configuration, as its owner requested it: decoded, bounded and complete.
 
 Every document goes through `parse`, which bounds what it may cost: a node signs, sends and matches by it for
-each event, and must not be held up by it. The command line and the HTTP API are strict (unknown members are
-refused). Nodes are lenient (unknown members, and headers that are never sent, are reported and ignored),
-since a newer tool may have written the bucket.
+each event, and must not be held up by it. The command line and the HTTP API are strict: they refuse unknown
+members, headers that are never sent, and a limit that is given twice. Nodes are lenient, and only report
+these, since a newer tool may have written the bucket.
 """
 
 import re
@@ -27,7 +27,13 @@ from actors.configuration.policy import (
     Retry,
     several,
 )
-from actors.configuration.problems import SECRETS_MAX, further_problems, members_over_limits, unsent_headers
+from actors.configuration.problems import (
+    SECRETS_MAX,
+    further_problems,
+    members_over_limits,
+    repeated_rates,
+    unsent_headers,
+)
 from actors.errors import InvalidPolicy
 
 DOCUMENT_LEVELS_MAX = 16
@@ -92,6 +98,7 @@ def parse_members(members: dict[str, Any], *, strict: bool) -> tuple[Policy, lis
     policy = _convert(members, problems)
     problems += members_over_limits(policy)
     ignored += [f"headers.{name}: {why}" for name, why in unsent_headers(policy)]
+    ignored += repeated_rates(policy) if not problems else ()
     problems = [*(ignored if strict else ()), *problems, *further_problems(policy)]
     if problems:
         raise InvalidPolicy(_shortened(problems))

@@ -101,7 +101,7 @@ class BatchLimits(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Adaptive(Struct, frozen=True, kw_only=True, gc=False):
-    """The ways in which a receiver's pace adapts to what it can bear; none ever exceeds its rate.
+    """The ways in which a receiver's pace adapts to what it can take; none ever exceeds its rate.
 
     - `headers`: what its answers say about its limits counts.
     - `after_429`: each 429 halves the rate, which then grows back.

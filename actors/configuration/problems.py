@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from actors.configuration.custom_signature import signature_problems
 from actors.configuration.filters.compiling import NotAFilter
-from actors.configuration.filters.judging import filter_of
+from actors.configuration.filters.evaluating import filter_of
 from actors.configuration.policy import Policy
 from actors.configuration.secret_places import is_sealed
 from actors.configuration.signing_secrets import is_hmac_secret, secret_key
@@ -196,6 +196,13 @@ def _is_ours(name: str, body_format: str) -> bool:
 def _is_attribute(name: str, body_format: str) -> bool:
     """True for a header (as it is read) of that format."""
     return body_format == "cloudevents" and name.startswith("ce-")
+
+
+def repeated_rates(policy: Policy) -> Iterator[str]:
+    """Yield the limits of a list that another one repeats: one of them limits nothing."""
+    for i, rate in enumerate(policy.rates):
+        if (first := policy.rates.index(rate)) < i:
+            yield f"rate[{i}]: is the same limit as rate[{first}]; leave one out"
 
 
 def unsent_headers(policy: Policy) -> Iterator[tuple[str, str]]:

@@ -305,7 +305,7 @@ class TransformSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="tr
 
 
 class PaceSet(_Fact, frozen=True, kw_only=True, omit_defaults=True, tag="pace_set"):
-    """Something was learnt about what the receiver can bear; `pace` replaces what was known.
+    """Something was learnt about what the receiver can take; `pace` replaces what was known.
 
     The limits at that time, if they are below the configured ones: `per_second` attempts (0.0: a pause),
     `in_flight` at a time, and the members of `adaptive` by which they are.

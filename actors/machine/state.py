@@ -163,7 +163,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `transform`: revision of the transform in force; 0: none.
     - `transforms`: that one, and the earlier ones of open events, the newest last.
     - `pseudonym_key`: hash of the key of pseudonyms in force.
-    - `pace`: what was learnt about what the receiver can bear; None if nothing was.
+    - `pace`: what was learnt about what the receiver can take; None if nothing was.
     - `returning`: it was offline, and its attempts grow in number; None if that is over.
     """
 

@@ -44,7 +44,9 @@ class PostingBounds:
     def may_try_host(self) -> bool:
         """True unless the receiver's host is down; then it is woken for its turn, which this takes."""
         hosts, policy = self._environment.down_hosts, self._live.policy
-        return not hosts.count or policy is None or hosts.may_try(self._live.receiver, policy)
+        if not hosts.count or policy is None:
+            return True
+        return hosts.may_try(self._live.receiver, policy, has_attempts=bool(self._in_flight))
 
     @property
     def room(self) -> int:

@@ -14,19 +14,23 @@ from angarium.access import Access, key_file, open_jetstream
 from angarium.api.admission.change_rate import ChangeRate
 from angarium.api.admission.gate import is_expired
 from angarium.api.admission.request_rates import RequestRates
+from angarium.api.admission.token_uses import TokenUses
 from angarium.api.admission.unfinished_erasures import UnfinishedErasures
 from angarium.api.background.jobs import Jobs
 from angarium.api.background.spaced_work import SpacedWork
 from angarium.api.background.tail_streams import Tails
+from angarium.api.receiver_names import ReceiverNames
 from angarium.api.recent_findings import RecentFindings
 from angarium.api.request_metrics import RequestTotals
 from angarium.api.requests.request_limits import RequestLimits
 from angarium.file_value import reload_when_changed
+from angarium.operations.receiver_list.throughput import RecentCounts
 from angarium.rate_limited_log import RateLimitedLog
 from angarium.settings import Settings
 from streams.buckets.api_tokens import Token, TokenStore
 from streams.buckets.known_configurations import KnownConfigurations, subscriptions_of
 from streams.erasing.erasures import Erasures
+from streams.journal_feed.recent_flushes import RecentFlushes
 from streams.nats.errors import ApiError
 from streams.nats.wire_names import STREAM_NOT_FOUND
 from streams.tasks import reporting
@@ -46,6 +50,8 @@ QUERIES_MAX = 16
 """Ledger queries at a time; for SQLite, each reads in a thread of its own."""
 AUDITS_MAX = 4
 """Audits at a time, one of a tenant: each works up to a second, in a thread, and rests as long."""
+RECENT_COUNTS_EVERY_S = 1.0
+"""Age up to which the figures of the last seconds are not read again: all requests share them."""
 EVENT_SEARCHES_MAX = 16
 """Searches of the streams for an event at a time; each holds a few pages of messages."""
 
@@ -53,13 +59,17 @@ log = logging.getLogger(__name__)
 
 
 class ApiState:
-    """The state of one process, created by `open_api_state`."""
+    """The state of one process, created by `open_api_state`.
+
+    - `recently`: what happened to each receiver in the last seconds, read once for all requests.
+    """
 
     def __init__(self, access: Access) -> None:
         self.changes = ChangeRate()
         self.access = replace(access, admit_change=self.changes.admit)
         self.requests = RequestTotals()
         self.tokens = TokenStore(access.js, access.names)
+        self.token_uses = TokenUses(self.tokens)
         self.rates = RequestRates()
         self.erasure_rates = RequestRates()
         self.erasures = UnfinishedErasures(Erasures(access.js, access.names))
@@ -70,6 +80,7 @@ class ApiState:
         self.audit_limits = RequestLimits(AUDITS_MAX)
         self.search_limits = RequestLimits(EVENT_SEARCHES_MAX)
         self.recent_findings = RecentFindings(access)
+        self.recently = RecentCounts(RecentFlushes(access.js, access.names), kept_for_s=RECENT_COUNTS_EVERY_S)
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")
         self.tails = Tails(access, self.valid)
         self.redrive_turns = SpacedWork(REDRIVE_PAUSE_S)
@@ -77,6 +88,8 @@ class ApiState:
         self.on_close: list[Callable[[], None]] = []
         self._configurations = KnownConfigurations(access.js, access.names, logs=False)
         self._subscriptions: Subscriptions = subscriptions_of(self._configurations)
+        self.names = ReceiverNames(self._configurations.is_known)
+        self._configurations.on_change(self.names.note)
 
     async def start(self) -> None:
         """Return when all tokens and configurations are known. Raises `ApiError`."""
@@ -86,6 +99,7 @@ class ApiState:
                 raise ApiError(STREAM_NOT_FOUND, f"there is no {stream}: run angarium setup")
         await self.tokens.start()
         await self._configurations.start()
+        self.names.in_order()  # Sorting all of them takes a while, which no request should wait for.
         self.jobs.start()
 
     async def stop(self) -> None:
@@ -113,10 +127,6 @@ class ApiState:
         """The token of that id, if it is neither revoked nor expired, as far as that is known."""
         found = None if self._is_stale else self.tokens.get(token)
         return None if found is None or is_expired(found) else found
-
-    def receivers(self) -> list[str]:
-        """The receivers that exist, as far as they are known, in no order."""
-        return self._configurations.receivers()
 
     async def has(self, receiver: str) -> bool:
         """True if the receiver exists; before the answer is no, the leader is asked.

@@ -50,6 +50,7 @@ GATED = (
     stored_events.list_waiting, stored_events.cancel_waiting,
     fleet.list_nodes, fleet.list_shards, fleet.list_alerts,
     tokens.list_tokens, tokens.create_token, tokens.revoke_token,
+    tokens.create_portal_link,
 )  # fmt: skip
 """The routes that need a token; each names its scope with `needs`."""
 OPEN = (health.healthz, health.readyz)
@@ -57,7 +58,7 @@ OPEN = (health.healthz, health.readyz)
 
 def application(api: ApiState) -> PublishFastPath:
     """The application over the state of this process."""
-    return PublishFastPath(api, Gate(api.tokens, lambda: api.is_ready), routes())
+    return PublishFastPath(api, Gate(api.tokens, api.token_uses, lambda: api.is_ready), routes())
 
 
 @cache

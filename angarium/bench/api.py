@@ -51,7 +51,7 @@ class ApiPlan(Struct, frozen=True, kw_only=True):
     timed_s: float = 3.0
 
 
-class RequestPace(Struct, frozen=True, kw_only=True):
+class RequestFigures(Struct, frozen=True, kw_only=True):
     """Events (or requests) a second, and the CPU that each costs.
 
     The CPU of the server, of nats-server and of the client is in microseconds, and None if the system does
@@ -71,9 +71,9 @@ class ApiFigures(Struct, frozen=True, kw_only=True):
 
     connections: int
     batch: int
-    single: RequestPace
-    bare: RequestPace
-    batched: RequestPace
+    single: RequestFigures
+    bare: RequestFigures
+    batched: RequestFigures
     to_bare: float
     rate: int
     delivered: int
@@ -100,9 +100,9 @@ class _Sum:
             for so_far, more in zip(self.cpu_s, cpu_s, strict=True)
         ]
 
-    def pace(self) -> RequestPace:
+    def figures(self) -> RequestFigures:
         server, nats, client = (None if each is None else each / self.done * 1e6 for each in self.cpu_s)
-        return RequestPace(
+        return RequestFigures(
             per_s=self.done / self.seconds,
             server_cpu_us=server,
             nats_cpu_us=nats,
@@ -140,8 +140,8 @@ class ApiBench:
             await self._harness.js.purge(self._names.events, up_to=1 << 60)
         return ApiFigures(
             connections=plan.connections, batch=plan.batch,
-            single=single.pace(), bare=alone.pace(), batched=batched.pace(),
-            to_bare=single.pace().per_s / alone.pace().per_s,
+            single=single.figures(), bare=alone.figures(), batched=batched.figures(),
+            to_bare=single.figures().per_s / alone.figures().per_s,
             rate=plan.rate, delivered=report.deliveries, p50_ms=report.p50_ms, p99_ms=report.p99_ms,
             lost=lost, repeats=report.repeats, disordered=report.disordered,
         )  # fmt: skip

@@ -31,14 +31,14 @@ FOLDERS = {
     "dead_letters": "dead",
     "development": "bench demo dev listen",
     "events": "erase job later publish replay",
-    "installation": "doctor fleet key repair setup token",
+    "installation": "doctor fleet key portal-link repair setup token",
     "ledger_queries": "attempts audit event history minutes",
     "live": "inspect tail top",
     "processes": "api ledger node",
     "receivers": "apply export receiver",
 }
 """The commands of each folder."""
-RENAMED = {"inspect": "inspection", "token": "tokens"}
+RENAMED = {"inspect": "inspection", "portal-link": "portal_link", "token": "tokens"}
 """The modules whose names are not their commands'."""
 MODULES = {
     name: f"angarium.cli.{folder}.{RENAMED.get(name, name)}"
@@ -109,7 +109,7 @@ class _Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in MODULES:
             return None
-        command: click.Command = getattr(import_module(MODULES[name]), name)
+        command: click.Command = getattr(import_module(MODULES[name]), name.replace("-", "_"))
         return command
 
 

@@ -16,6 +16,7 @@ from angarium.console.admission import (
     SESSION,
     SignInNeeded,
     guard,
+    guard_open,
     is_from_elsewhere,
     own_address,
     session_of,
@@ -32,9 +33,12 @@ from angarium.console.pages import (
     receiver_actions,
     receivers,
     redrive,
-    sign_in,
 )
-from angarium.console.paths import CONSOLE_PATH, ConsoleRequest
+from angarium.console.pages.configuration import edit
+from angarium.console.pages.details import rate_audit, replay, secret_rotation, stored_body
+from angarium.console.pages.settings import links, tokens, view
+from angarium.console.pages.signing_in import portal, sign_in
+from angarium.console.paths import CONSOLE_PATH, METHOD, ConsoleRequest
 from angarium.console.rendering.responses import page, redirect
 from angarium.console.sessions import ConsoleSession
 
@@ -42,15 +46,21 @@ BEHIND_SIGN_IN = (
     overview.show_overview,
     receivers.list_receivers, receiver.show_receiver,
     receiver_actions.preview_action, receiver_actions.do_action,
-    events.find_event, events.show_event,
+    secret_rotation.preview_rotation, secret_rotation.do_rotation,
+    replay.preview_replay, replay.do_replay, rate_audit.show_audit,
+    events.find_event, events.show_event, stored_body.show_stored_body, stored_body.save_stored_body,
     dead_letters.list_dead_letters, dead_letters.show_dead_letter, dead_letters.save_body,
-    redrive.preview_redrive, redrive.do_redrive, redrive.show_job,
+    redrive.preview_redrive, redrive.do_redrive, redrive.show_job, redrive.stop_job,
     fleet.show_fleet,
+    edit.show_configuration_form, edit.take_configuration_form,
+    view.show_settings,
+    tokens.show_token_form, tokens.create_token, tokens.preview_revocation, tokens.revoke_token,
+    links.show_link_form, links.create_link,
     live.follow_attempts,
     sign_in.sign_out,
 )  # fmt: skip
 """The pages for those who have signed in; each names its scopes with `needs`."""
-OPEN = (sign_in.show_sign_in, sign_in.do_sign_in, files.get_file)
+OPEN = (sign_in.show_sign_in, sign_in.do_sign_in, portal.show_portal, portal.enter_portal)
 
 
 class Console:
@@ -69,7 +79,7 @@ class Console:
         method = scope["method"]
         if method == "HEAD":  # The answer to GET, of which the server sends no body.
             scope = cast(HTTPScope, {**scope, "method": HttpMethod.GET})
-        scope["state"] = {CONSOLE: self._state}
+        scope["state"] = {CONSOLE: self._state, METHOD: method}
         await routes()(scope, receive, self._api.requests.counting(send, method))
 
 
@@ -84,7 +94,8 @@ def routes() -> Litestar:
     return Litestar(
         [
             Router(CONSOLE_PATH, route_handlers=BEHIND_SIGN_IN, guards=[guard]),
-            Router(CONSOLE_PATH, route_handlers=OPEN),
+            Router(CONSOLE_PATH, route_handlers=OPEN, guards=[guard_open]),
+            Router(CONSOLE_PATH, route_handlers=[files.get_file]),
         ],
         dependencies={
             "console": Provide(_console_of, sync_to_thread=False),

@@ -17,8 +17,8 @@ FRESH_FOR_S = 2.0
 """Age up to which a value is not read again."""
 REST_FACTOR = 3
 """A reading is followed by a rest of so many times its duration."""
-KEYS_MAX = 32
-FIRST_WAIT_S = 0.1
+KEYS_MAX = 128
+FIRST_WAIT_S = 0.06
 """Time for which a page waits for the first value."""
 QUICK_WAIT_S = 0.05
 """Time for which a page waits for a newer value than the one that it has."""

@@ -8,8 +8,8 @@ idle too long, is too old, its token is revoked, changed or expired, or its brow
 import asyncio
 import hashlib
 import secrets
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 
 from angarium.api.background.tail_streams import TailStream
 from streams.buckets.api_tokens import Scope, Token
@@ -18,6 +18,7 @@ IDLE_MAX_S = 1800.0
 """Time after the last use at which a session ends; a page that refreshes itself does not use it."""
 LIFE_MAX_S = 8 * 3600.0
 SESSIONS_MAX = 2048
+TENANT_SESSIONS_MAX = 256
 TOKEN_SESSIONS_MAX = 64
 NOTICES_MAX = 8
 SIGNED_OUT = "the session is over; sign in again"
@@ -43,9 +44,9 @@ class ConsoleSession:
         self.streams: set[TailStream] = set()
         self.opening = 0
 
-    def may(self, scope: Scope) -> bool:
-        """True if its token has the scope."""
-        return scope in self.token.scopes
+    def may(self, *scopes: Scope) -> bool:
+        """True if its token has one of these scopes."""
+        return not {*scopes}.isdisjoint(self.token.scopes)
 
     def notice(self, text: str) -> None:
         """Notes what its next page says."""
@@ -71,17 +72,29 @@ class ConsoleSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __iter__(self) -> Iterator[ConsoleSession]:
+        """The sessions, those first that began first."""
+        return iter(self._sessions.values())
+
     def open(self, token_id: str, token: Token) -> tuple[str, ConsoleSession]:
-        """A new session, and the text for its browser. With too many, those that began first end."""
+        """A new session, and the text for its browser.
+
+        With too many of a token or of a tenant, those that began first end. With too many in all, one of the
+        tenant that has most of them ends, so that no tenant ends the sessions of another.
+        """
         text = secrets.token_urlsafe(32)
         session = ConsoleSession(_key(text), token_id, token, _now())
         self._sessions[session.key] = session
-        of_token = [each for each in self._sessions.values() if each.token_id == token_id]
-        for each in of_token[: max(0, len(of_token) - TOKEN_SESSIONS_MAX)]:
-            self.close(each)
-        while len(self._sessions) > SESSIONS_MAX:
-            self.close(next(iter(self._sessions.values())))
+        self._close_first([each for each in self if each.token_id == token_id], TOKEN_SESSIONS_MAX)
+        self._close_first([each for each in self if each.token.tenant == token.tenant], TENANT_SESSIONS_MAX)
+        if len(self._sessions) > SESSIONS_MAX:
+            ((most, count),) = Counter(each.token.tenant for each in self).most_common(1)
+            self._close_first([each for each in self if each.token.tenant == most], count - 1)
         return text, session
+
+    def _close_first(self, began: list[ConsoleSession], kept_max: int) -> None:
+        for each in began[: max(0, len(began) - kept_max)]:
+            self.close(each)
 
     def find(self, text: str, *, is_use: bool = True) -> ConsoleSession | None:
         """The session of a browser that sent this text; None if there is none, or it is over."""
@@ -107,6 +120,10 @@ class ConsoleSessions:
                 return False
         self.close(session)
         return False
+
+    def count_of_token(self, token_id: str) -> int:
+        """The number of sessions that began with the token."""
+        return sum(each.token_id == token_id for each in self._sessions.values())
 
     def close(self, session: ConsoleSession) -> None:
         """End a session, and its live streams."""

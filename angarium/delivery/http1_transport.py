@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from angarium.delivery.connections.connect import (
-    UNREACHED,
     NoAnswer,
     allowed_addresses,
     connect_directly,
@@ -47,8 +46,8 @@ _OVER_BUDGET = "its tenant has as many attempts under way as it may (setting att
 class Http1Transport:
     """A `Transport`, to be created while the event loop runs, since it belongs to that loop.
 
-    `on_connected`: called with each connection that was opened without a proxy. `budgets`: those of tenants;
-    None if no tenant has one.
+    `on_connected`: called with each connection that was opened without a proxy, before TLS. `budgets`: those
+    of tenants; None if no tenant has one.
     """
 
     def __init__(
@@ -92,9 +91,11 @@ class Http1Transport:
             if not await turn.begin(started_at + request.timeout_s):
                 latency_s = self._loop.time() - started_at
                 return Failure(kind=FailureKind.OVERLOAD, detail=_OVER_BUDGET, latency_s=latency_s)
+            # The receiver has all its time, and its latency is its own, however long the budget took.
+            began_at = self._loop.time()
             if self._slow_lane.has(request.receiver, request.target):
-                return await self._post_in_turn(request, started_at)
-            return await self._post(request, started_at)
+                return await self._post_in_turn(request, began_at)
+            return await self._post(request, began_at)
 
     async def _post_in_turn(self, request: Request, started_at: float) -> Response | Failure:
         with self._slow_lane.turn(request.target, request.receiver) as turn:
@@ -118,7 +119,7 @@ class Http1Transport:
                     self._slow_lane.learn(request.receiver, request.target, slow=True)
                 return Failure(
                     kind=why.kind, detail=why.detail, latency_s=self._loop.time() - started_at,
-                    unreached=why.kind in UNREACHED, silent_s=why.silent_s,
+                    unreached=why.is_unreached, silent_s=why.silent_s,
                 )  # fmt: skip
             begun_at = self._loop.time()
             try:
@@ -150,7 +151,7 @@ class Http1Transport:
         """A connection to the first address that can be reached; raises NoAnswer."""
         addresses = await allowed_addresses(egress.guard, request.target, request.receiver, deadline)
         if egress.proxy is None:
-            connect = partial(self._connect, request, egress, connect_directly, fresh)
+            connect = partial(self._connect, request, egress, None, fresh)
             return await first_reached(addresses, deadline, connect)
         with egress.proxy.turn(request.receiver) as turn:
             await turn.begin(deadline)
@@ -163,10 +164,13 @@ class Http1Transport:
             return await first_reached(addresses, deadline, connect_through)
 
     async def _connect(
-        self, request: Request, egress: EgressPath, dial: Dial, fresh: bool, address: str, until: float
+        self, request: Request, egress: EgressPath, dial: Dial | None, fresh: bool, address: str, until: float
     ) -> Http1Connection:
-        """A connection to this address, kept or new; raises NoAnswer."""
+        """A connection to this address, kept or new, by `dial` or directly; raises NoAnswer."""
         key = _key(request, egress, address)
+        if dial is None:
+            on_open = partial(self._on_connected, request.receiver, request.target, address)
+            dial = partial(connect_directly, on_open=on_open)
         try:
             async with asyncio.timeout_at(until):
                 reused = await self._pool.wait_for_room(key, fresh=fresh)
@@ -175,12 +179,9 @@ class Http1Transport:
                 reserved = await self._pool.reserve(key)
         except TimeoutError:
             raise NoAnswer(FailureKind.OVERLOAD, _NO_ROOM) from None
-        opened = await self._pool.connect(
+        return await self._pool.connect(
             key, reserved, lambda connection: dial(connection, request.target, address, egress.tls, until)
         )
-        if egress.proxy is None:
-            self._on_connected(request.receiver, request.target, address)
-        return opened
 
 
 def _key(request: Request, egress: EgressPath, address: str) -> Key:

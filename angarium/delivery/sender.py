@@ -138,20 +138,26 @@ class HttpSender:
         hosts = self._down_hosts if prepared.profiles.proxy is None else None
         if hosts is not None and hosts.count:
             hosts.begun(attempt.receiver, prepared.target)
-        answer = await self._transport.post(
-            Request(
-                receiver=attempt.receiver,
-                target=prepared.target,
-                lines=lines,
-                body=body,
-                timeout_s=attempt.policy.timeout_s,
-                may_start=attempt.may_start,
-                profiles=prepared.profiles,
+        try:
+            answer = await self._transport.post(
+                Request(
+                    receiver=attempt.receiver,
+                    target=prepared.target,
+                    lines=lines,
+                    body=body,
+                    timeout_s=attempt.policy.timeout_s,
+                    may_start=attempt.may_start,
+                    profiles=prepared.profiles,
+                )
             )
-        )
-        outcome, detector = _outcome(answer), self._detector
-        if detector is not None and (detector.awaits_contact or not isinstance(outcome, Answered)):
-            outcome = await detector.attributed_outcome(attempt.receiver, attempt.policy, outcome)
+            outcome, detector = _outcome(answer), self._detector
+            if detector is not None and (detector.awaits_contact or not isinstance(outcome, Answered)):
+                outcome = await detector.attributed_outcome(attempt.receiver, attempt.policy, outcome)
+        except BaseException:
+            # Its shard may go to another node meanwhile; the receivers of other shards wait for this turn.
+            if hosts is not None:
+                hosts.ended(attempt.receiver, prepared.target)
+            raise
         if hosts is not None and (hosts.count or not isinstance(outcome, Answered)):
             _tell(hosts, attempt.receiver, prepared.target, answer, outcome)
         return outcome

@@ -1,4 +1,4 @@
-"""`angarium demo`: seven receivers, a node that is killed, and a verdict from the receivers' own records.
+"""`angarium demo`: eight receivers, a node that is killed, and a verdict from the receivers' own records.
 
 Read `scenario` first, then `verdict`.
 """

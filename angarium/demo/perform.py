@@ -1,4 +1,4 @@
-"""`angarium demo`: plays the scenario, shows it, and then judges the records."""
+"""`angarium demo`: plays the scenario, shows it, and then checks the records."""
 
 import shutil
 import tempfile
@@ -12,14 +12,14 @@ import click
 from angarium.demo import table
 from angarium.demo.receivers import CAST, DemoReceiver, standard_check
 from angarium.demo.scenario import Scenario
-from angarium.demo.verdict import Judgement, judge
+from angarium.demo.verdict import CheckedPromise, check_promises
 from angarium.terminal import output
 from angarium.terminal.run import end_on_sigterm
 
 REFRESHES_A_SECOND = 8
 
 
-async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
+async def perform(*, quiet: bool) -> tuple[list[CheckedPromise], Path]:
     """The verdict, and the directory of the run, which stays only if a promise was broken.
 
     Raises click.ClickException if something is missing.
@@ -39,7 +39,7 @@ async def perform(*, quiet: bool) -> tuple[list[Judgement], Path]:
         with display.shown(scenario):
             await scenario.play()
         display.end()
-        findings = judge([receiver.record for receiver in display.receivers])
+        findings = check_promises([receiver.record for receiver in display.receivers])
         keep_directory = any(not finding.is_kept for finding in findings)
     except Exception:
         keep_directory = True  # The error names a log in this directory.

@@ -37,12 +37,16 @@ StandardCheck = Callable[[str, bytes, Mapping[str, str]], str]
 
 
 class DemoRequest(Struct, frozen=True):
-    """A request as a `manner` gets it: the nth one, from 1 on, and whether the receiver was repaired."""
+    """A request as a `manner` gets it: the nth one, from 1 on, and whether the receiver was repaired.
+
+    `accepted_lately`: the number of requests that it accepted in the `HIDDEN_WINDOW_S` before.
+    """
 
     number: int
     event_type: str
     attempt: int
     mended: bool
+    accepted_lately: int
 
 
 class Role(Struct, frozen=True, kw_only=True):
@@ -50,7 +54,8 @@ class Role(Struct, frozen=True, kw_only=True):
 
     `manner` answers a request; `events` are the types it subscribes to; `config` is the rest of the
     configuration, its URL and its secret. One that is `late` listens only after the first seconds. Events
-    that it `rejected` are sent once more after it was repaired.
+    that it `rejected` are sent once more after it was repaired. `hidden_limit`: it answers 429 to requests
+    beyond so many a second, and says nothing about that; 0: it has no such limit.
     """
 
     name: str
@@ -61,6 +66,7 @@ class Role(Struct, frozen=True, kw_only=True):
     limit: RateLimit | None = None
     late: bool = False
     rejected: str = ""
+    hidden_limit: int = 0
 
     def wants(self, event_type: str) -> bool:
         """True if an event is for it, by the demo's own reading of `events`: the router is under test."""
@@ -105,6 +111,14 @@ def _picky(request: DemoRequest) -> Reply:
     return Reply(status=422 if request.event_type == PING_TYPE and not request.mended else 200)
 
 
+def _hidden(request: DemoRequest) -> Reply:
+    """Refuses above its limit. Its answers take a while: so a busy machine does not make them look slow."""
+    if request.accepted_lately >= HIDDEN_LIMIT * HIDDEN_WINDOW_S:
+        return Reply(status=429)
+    return Reply(delay_s=2 * SLOW_ANSWER_S)
+
+
+HIDDEN_LIMIT, HIDDEN_WINDOW_S = 20, 2
 PING_TYPE = "github.ping"
 STUBBORN_TYPE = "github.public"
 STUBBORN_ATTEMPTS = 5
@@ -140,6 +154,17 @@ CAST = (
         events=(PING_TYPE, "github.team.*"), rejected=PING_TYPE,
         config={"retry": {"base_s": 0.05, "cap_s": 0.2, "rejected_attempts": REJECTED_ATTEMPTS}},
     ),
+    Role(
+        name="hidden", about=f"429 above {HIDDEN_LIMIT}/s", manner=_hidden, hidden_limit=HIDDEN_LIMIT,
+        events=(
+            "github.*.created", "github.*.deleted", "github.*.added", "github.*.removed", "github.*.edited",
+            "github.organization.*", "github.projects_v2_item.*", "github.marketplace_purchase.*",
+        ),
+        config={
+            "order": "relaxed", "concurrency": 16, "adaptive": {"smart": True},
+            "retry": {"base_s": 0.2, "cap_s": 1},
+        },
+    ),
 )  # fmt: skip
 
 
@@ -156,6 +181,7 @@ class DemoReceiver:
             batched="batch" in role.config,
             must_prove=role.config.get("handshake") == "hmac",
             rejected_attempts=REJECTED_ATTEMPTS if role.rejected else 0,
+            hidden_limit=role.hidden_limit,
         )
         self.listening = False
         self.mended = False
@@ -191,7 +217,8 @@ class DemoReceiver:
         number, headers = len(self.record.requests) + 1, received.headers
         event_type = headers.get("angarium-event", "")
         attempt = signature_check.number(headers.get("angarium-attempt")) or 0
-        answer = self.role.manner(DemoRequest(number, event_type, attempt, self.mended))
+        lately = self.record.accepted_since(at - HIDDEN_WINDOW_S)
+        answer = self.role.manner(DemoRequest(number, event_type, attempt, self.mended, lately))
         arrival = self._arrival(at, received, answer)
         if event_type == BATCH_TYPE:
             self.record.arrivals.extend(_events_of(received.body, arrival))
@@ -203,7 +230,7 @@ class DemoReceiver:
         headers, body = received.headers, received.body
         by_standard = self._check(self.secret, body, headers)
         problems = signature_check.problems(headers, body, [self._key], time.time())
-        throttled = isinstance(reply, Reply) and reply.status == 429
+        throttled = isinstance(reply, Reply) and "retry-after" in dict(reply.headers)
         return Arrival(
             at=at,
             event_id=headers.get("webhook-id", ""),

@@ -1,5 +1,7 @@
 """Records for the verdict: the events published to each receiver, and its own notes."""
 
+from itertools import takewhile
+
 from msgspec import Struct, field
 
 from actors.machine.bucket import RateLimit
@@ -53,6 +55,7 @@ class ReceiverRecord(Struct, kw_only=True):
     - `batched`: it gets several events in one request.
     - `must_prove`: it proves itself before the first event; `proved_at`: when it first did.
     - `rejected_attempts`: an event that was refused this often becomes a dead letter; 0: none does.
+    - `hidden_limit`: requests beyond so many a second were answered 429; 0: it has no such limit.
     - `began_at`: nothing was sent to it before this time, by the clock of the arrivals.
     """
 
@@ -63,6 +66,7 @@ class ReceiverRecord(Struct, kw_only=True):
     must_prove: bool = False
     proved_at: float | None = None
     rejected_attempts: int = 0
+    hidden_limit: int = 0
     published: list[PublishedEvent] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
     began_at: float = 0.0
@@ -90,6 +94,15 @@ class ReceiverRecord(Struct, kw_only=True):
     def requests(self) -> list[Arrival]:
         """The first event of each request."""
         return [arrival for arrival in self.arrivals if not arrival.place]
+
+    @property
+    def is_overtaken(self) -> bool:
+        """True if events pass one that failed: not where a refusal is about the receiver as a whole."""
+        return not self.strict and not self.hidden_limit
+
+    def accepted_since(self, at: float) -> int:
+        """The number of requests that were accepted since a time."""
+        return sum(each.is_accepted for each in takewhile(lambda each: each.at > at, self.requests[::-1]))
 
     @property
     def repeats(self) -> int:

@@ -1,6 +1,6 @@
 """The scenario of the demo: NATS, a node, a producer, a kill -9 and a restart, a redrive.
 
-It decides and judges nothing: it acts, reports each step, and leaves the records to the verdict.
+It decides nothing: it acts, reports each step, and leaves the records to the verdict.
 """
 
 import asyncio
@@ -78,6 +78,7 @@ class Scenario:
                 receiver.record.began_at = time.monotonic()
             await self._act(client, node)
             await self._all_settled(node)
+            await self._say_paces(node)
             await node.stop()
             self._node_is("stopped", "the node has stopped cleanly")
 
@@ -92,9 +93,9 @@ class Scenario:
         """Streams, buckets, and the receivers' configurations, stored as the commands would store them."""
         settings = Settings(nats=(url,))
         async with open_jetstream(settings) as js:
-            of = installation(settings)
-            await setup(js, of)
-            store = StoredConfigurations(js, of.names)
+            installed = installation(settings)
+            await setup(js, installed)
+            store = StoredConfigurations(js, installed.names)
             for receiver in self.receivers:
                 if not receiver.role.late:
                     await receiver.open()
@@ -161,6 +162,15 @@ class Scenario:
         receiver.mended = True
         self._say(f"{receiver.role.name} is repaired: angarium dead redrive {receiver.id}")
         self._say(await node.command("dead", "redrive", receiver.id))
+
+    async def _say_paces(self, node: LocalNode) -> None:
+        """Say which pace was learnt of the receivers with a hidden limit, as `inspect` shows it."""
+        for receiver in self.receivers:
+            if receiver.role.hidden_limit:
+                shown = await node.command("inspect", receiver.id, "--json")
+                rate = (msgspec.json.decode(shown)["pace"] or {}).get("effective_limit")
+                found = "none" if rate is None else f"{rate:.3g} a second"
+                self._say(f"angarium inspect {receiver.id}: learnt rate {found}")
 
     async def _all_settled(self, node: LocalNode) -> None:
         """Return when everything was accepted, or the time is up."""

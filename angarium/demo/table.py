@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from angarium.demo.receivers import DemoReceiver
-from angarium.demo.verdict import Judgement
+from angarium.demo.verdict import CheckedPromise
 
 HEADINGS = ("receiver", "behaviour", "accepted", "requests", "answers")
 BREACHES_SHOWN = 3
@@ -31,7 +31,7 @@ def happening(elapsed_s: float, what: str) -> str:
     return f"{elapsed_s:5.1f} s  {what}"
 
 
-def verdict(findings: Sequence[Judgement]) -> Iterator[str]:
+def verdict(findings: Sequence[CheckedPromise]) -> Iterator[str]:
     """One line per promise, and below a broken one what broke it."""
     width = max(len(finding.promise) for finding in findings)
     for finding in findings:

@@ -1,4 +1,4 @@
-"""The verdict: each promise, judged only by the receivers' records.
+"""The verdict: each promise, checked only by the receivers' records.
 
 It is pure, and strict in one direction: a promise that a record cannot prove counts as broken. The only
 allowance is for time. A receiver sees when a request came, not when its attempt took its token: on a busy
@@ -8,6 +8,7 @@ machine, some come late and then close together (`busiest_window`).
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import TypeVar
 
 from msgspec import Struct
@@ -18,12 +19,18 @@ from angarium.demo.records import Arrival, ReceiverRecord
 CLOCKS_DIFFER_MAX_S = 0.001
 """Largest difference between the clocks of node and demo."""
 _ROUNDING = 1e-6
+REFUSED_PART_MAX = 0.15
+"""The largest part of its requests that a receiver with a hidden limit may refuse."""
+FOUND_PART_MIN, FOUND_PART_MAX = 0.4, 1.1
+"""The learnt rate is within these parts of the limit."""
+GAPS_MIN = 20
+"""Requests after the first refusal by which the rate is measured."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Judgement(Struct, frozen=True):
+class CheckedPromise(Struct, frozen=True):
     """A promise, the evidence for it in the records, and its breaches."""
 
     promise: str
@@ -35,10 +42,10 @@ class Judgement(Struct, frozen=True):
         return not self.breaches
 
 
-def judge(records: Sequence[ReceiverRecord]) -> list[Judgement]:
+def check_promises(records: Sequence[ReceiverRecord]) -> list[CheckedPromise]:
     """Every promise over all receivers."""
     return [
-        Judgement(promise, evidence(records), tuple(_named(records, breaches)))
+        CheckedPromise(promise, evidence(records), tuple(_named(records, breaches)))
         for promise, evidence, breaches in PROMISES
     ]
 
@@ -88,12 +95,12 @@ def _overtaking(record: ReceiverRecord) -> Iterator[str]:
 
 def _waiting(record: ReceiverRecord) -> Iterator[str]:
     """Yield breaches of relaxed order: events that waited for an earlier one that failed."""
-    if not record.strict and not _overtook(record):
+    if record.is_overtaken and not _overtook(record):
         yield "nothing was accepted while an event failed"
 
 
 def _passed(records: Sequence[ReceiverRecord]) -> str:
-    passed = sum(_overtook(record) for record in records if not record.strict)
+    passed = sum(_overtook(record) for record in records if record.is_overtaken)
     return f"{passed} events passed one that failed"
 
 
@@ -285,7 +292,42 @@ def _waits(records: Sequence[ReceiverRecord]) -> str:
     return f"asked to wait {len(pauses)} times"
 
 
-# ---- what the judges share
+def _unpaced(record: ReceiverRecord) -> Iterator[str]:
+    """Breaches of a hidden limit: it was never found, or was broken again and again, or little was sent."""
+    limit = record.hidden_limit
+    if not limit:
+        return
+    refused, found = _refused(record), _found_rate(record)
+    if not refused or found is None:
+        yield "it was never refused anything, so its limit was not found"
+        return
+    if refused > REFUSED_PART_MAX * len(record.requests):
+        yield f"{refused} of {len(record.requests)} requests were refused"
+    if not FOUND_PART_MIN * limit <= found <= FOUND_PART_MAX * limit:
+        yield f"{found:.1f} requests came a second, and it takes {limit}"
+
+
+def _paces(records: Sequence[ReceiverRecord]) -> str:
+    return "; ".join(
+        f"{found:.1f} a second of {record.hidden_limit}, {_refused(record)} of {len(record.requests)} refused"
+        for record in records
+        if record.hidden_limit and (found := _found_rate(record)) is not None
+    )
+
+
+def _refused(record: ReceiverRecord) -> int:
+    return sum(each.status == 429 for each in record.requests)
+
+
+def _found_rate(record: ReceiverRecord) -> float | None:
+    """The rate after the first refusal, by what most requests had to wait; None if it is not known."""
+    requests = record.requests
+    first = next((place for place, each in enumerate(requests) if each.status == 429), len(requests))
+    gaps = [after.at - before.at for before, after in pairwise(requests[first:])]
+    return 1 / median(gaps) if len(gaps) >= GAPS_MIN and median(gaps) > 0 else None
+
+
+# ---- what the checks share
 
 
 def _firsts(record: ReceiverRecord) -> Iterator[Arrival]:
@@ -336,5 +378,6 @@ PROMISES: tuple[
     ("no event before the receiver has proved itself", _proofs, _unproved),
     ("never above burst + rate · t", _rates, _too_many),
     ("Retry-After is obeyed", _waits, _impatient),
+    ("a hidden rate limit is found", _paces, _unpaced),
 )
 """A promise in words, what the records say for it, and in what one receiver's record breaks it."""

@@ -137,6 +137,14 @@ def nats_of(path: Path) -> str:
     return owner.nats
 
 
+def api_of(path: Path) -> str | None:
+    """The URL of the HTTP API in the directory, if there was one; whether it runs, `nats_of` says."""
+    try:
+        return f"http://127.0.0.1:{int((path / 'api-port').read_text())}"
+    except (OSError, ValueError):
+        return None
+
+
 def _in_use_text(path: Path, content: bytes) -> str:
     """Explain why a second process cannot start; the first may still be writing its name."""
     try:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.errors import AngariumError
 from angarium.access import Access
@@ -63,8 +64,9 @@ async def serve(settings: Settings, api: HttpApi, ready: Callable[[], None]) -> 
     from angarium.api import server
     from angarium.console.app import Console
 
+    reached = settings if settings.console_url else replace(settings, console_url=api.url)
     try:
-        await server.serve(settings, api.here, lambda _: ready(), second=True, around=Console)
+        await server.serve(reached, api.here, lambda _: ready(), second=True, around=Console)
     except (AngariumError, ConnectError) as error:
         log.error("api.stopped", extra={"why": str(error)})
         ready()

@@ -43,16 +43,30 @@ class Window(Struct, frozen=True):
     exceeded: int = 0
 
 
+class LearntRange(Struct, frozen=True):
+    """The lowest and the highest learnt rate in a part of the time, and what set the lowest; 0.0 is a pause.
+
+    `sent`: attempts a second in that part.
+    """
+
+    lowest: float
+    highest: float
+    limited_by: str
+    sent: float
+
+
 class Bar(Struct, frozen=True):
     """A part of the time: the number of attempts in it, and its second that came closest to its limit.
 
     That second begins in the part: `most` attempts started in it, and `allowed` might; None: any number.
+    `learnt`: the learnt rates that held in the part, if any did.
     """
 
     at: int
     attempts: int
     most: int
     allowed: int | None
+    learnt: LearntRange | None = None
 
 
 def lengths(limits: Sequence[LimitPeriod]) -> list[float]:

@@ -78,11 +78,11 @@ class ReceiverRow(Struct):
 class HeldShare(Struct, frozen=True):
     """The right to write a share of the shards.
 
-    It has the place up to which the share is stored, and the number of times that it has changed hands. Each
-    write compares both with the stored ones.
+    It has the position up to which the share is stored, and the number of times that it has changed hands.
+    Each write compares both with the stored ones.
     """
 
-    place: ReadPosition
+    read_to: ReadPosition
     epoch: int = 0
 
 
@@ -132,7 +132,7 @@ class GapRow(Struct, frozen=True):
 class RowBatch(Struct):
     """The rows of one transaction, all of one block.
 
-    `shares`: the shares that it moves on, each with its place before; `after`: their places after it.
+    `shares`: the shares that it moves on, each with its position before; `after`: their positions after it.
     """
 
     shares: dict[int, HeldShare]
@@ -146,6 +146,7 @@ class RowBatch(Struct):
     facts: list[Row] = field(default_factory=list)
     minutes: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     changes: list[Row] = field(default_factory=list)
+    paces: list[Row] = field(default_factory=list)
     claims: list[Row] = field(default_factory=list)
     bases: list[BaseRow] = field(default_factory=list)
     gaps: list[GapRow] = field(default_factory=list)
@@ -210,6 +211,9 @@ class RowBatch(Struct):
                 self._minute(receiver, milliseconds(at))[4] += len(events)
             case f.EventRefused(at=at):
                 self._minute(receiver, milliseconds(at))[4] += 1
+                return
+            case f.PaceSet():
+                self.paces.append(_pace_row(receiver.id, fact, position, ordinal))
                 return
             case f.TurnedAway(at=at, events=turned_away):
                 self._minute(receiver, milliseconds(at))[4] += len(turned_away)
@@ -374,6 +378,14 @@ def base_row(base: BaseRow) -> tuple[Any, ...]:
 def configuration_row(receiver: int, put: ConfigurationRow) -> tuple[Any, ...]:
     """The values of a configuration, in the order of the columns of its table."""
     return (receiver, put.at, put.revision, put.document, put.changed_by, put.replaced)
+
+
+def _pace_row(receiver: int, fact: f.PaceSet, position: int, ordinal: int) -> Row:
+    """The values of a learnt pace, in the order of the columns of its table."""
+    return (
+        receiver, milliseconds(fact.at), position, ordinal, _encoder.encode(fact.pace).decode(),
+        fact.per_second, fact.in_flight, fact.limited_by, fact.in_flight_by,
+    )  # fmt: skip
 
 
 def milliseconds(at: float) -> int:

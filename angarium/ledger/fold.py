@@ -66,7 +66,7 @@ def fold(
     """
     state = State(receiver=name) if base is None else _state.decode(base.state)
     position, at = (0, 0) if base is None else (base.position, base.at)
-    for place, flushed_at, text in rows:
+    for flush_position, flushed_at, text in rows:
         facts = facts_in(text)
         happened = min(flushed_at, next((t for t in map(_fact_ms, facts) if t), flushed_at))
         for fact in facts:
@@ -75,7 +75,7 @@ def fold(
                 return FoldedState(state, position, at)
             state = evolve(state, fact)
             at = max(at, happened)
-        position = place
+        position = flush_position
     return FoldedState(state, position, at)
 
 

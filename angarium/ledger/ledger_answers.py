@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from actors.machine.pace.pace import Pace
 from angarium.ledger.schema import DELIVERED, END_OF_TIME
 
 
@@ -75,10 +76,14 @@ class RecordedDelivery(Struct, frozen=True, kw_only=True):
 
 
 class AttemptFilter(Struct, frozen=True, kw_only=True):
-    """Selection of attempts: failed ones, with a status in a range, of one type, begun within a period."""
+    """Selection of attempts: failed ones, with a status in a range, of one type, begun within a period.
+
+    `error`: failed ones whose error contains the text, in whatever case.
+    """
 
     failed: bool = False
     status: tuple[int, int] | None = None
+    error: str | None = None
     type: str | None = None
     since: int = 0
     until: int = END_OF_TIME
@@ -91,6 +96,21 @@ class RecordedChange(Struct, frozen=True):
     at: int
     kind: str
     detail: dict[str, Any]
+
+
+class RecordedPace(Struct, frozen=True):
+    """A pace that was learnt, as its fact has it, with the limits of that moment.
+
+    `per_second`: 0.0 for a pause, None without a learnt limit. `limited_by`, `in_flight_by`: the members of
+    `adaptive` that set them.
+    """
+
+    at: int
+    pace: Pace
+    per_second: float | None
+    in_flight: int | None
+    limited_by: str
+    in_flight_by: str
 
 
 class Configured(Struct, frozen=True):
@@ -149,6 +169,16 @@ class RecordedMinute(Struct, frozen=True):
     late_ms: int
     late_ms_max: int
     posts: int
+
+
+class RecordedTotals(Struct, frozen=True):
+    """The attempts that began in the minute from `at` on, and the events given up, of several receivers."""
+
+    at: int
+    delivered: int
+    failed: int
+    throttled: int
+    dead: int
 
 
 class Unknown(Struct, frozen=True):

@@ -3,11 +3,14 @@
 The SQL is the same for SQLite and for PostgreSQL, placeholders are `?` or `?1`, `?2`.
 """
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 import msgspec
 
 from actors.machine.facts import EventDropped
+from actors.machine.pace.pace import Pace
 from angarium.ledger import schema
 from angarium.ledger.batch import BaseRow
 from angarium.ledger.fold import FoldedState, facts_in, fold
@@ -22,18 +25,20 @@ from angarium.ledger.ledger_answers import (
     RecordedChange,
     RecordedDelivery,
     RecordedMinute,
+    RecordedPace,
+    RecordedTotals,
     Unknown,
 )
+from angarium.ledger.query_texts.attempts import ATTEMPTS, filtered
 
-ATTEMPTS = """
-SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type,
-    a.delivery, a.block
-FROM blocks b CROSS JOIN attempts a {index}
-WHERE b.block BETWEEN ? AND ? AND b.until >= ? AND b.since < ?
-    AND a.block = b.block AND a.receiver = ? AND a.at >= ? AND a.at < ? {only}
-ORDER BY a.at DESC, a.position DESC, a.ordinal DESC LIMIT ?
+_EVENTS = """
+WITH wanted(block, position, sequence) AS (VALUES {values})
+SELECT d.block, d.position, d.sequence, d.event FROM wanted CROSS JOIN deliveries d
+WHERE d.block = wanted.block AND d.position = wanted.position AND d.receiver = ?
+    AND d.sequence = wanted.sequence
 """
-_EVENT = "SELECT event FROM deliveries WHERE block = ? AND position = ? AND receiver = ? AND sequence = ?"
+_WANTED_EVENT = "(CAST(? AS bigint), CAST(? AS bigint), CAST(? AS bigint))"
+EVENTS_PER_QUERY_MAX = 200
 _EVENT_BEFORE = """
 SELECT d.event FROM blocks b CROSS JOIN deliveries d
 WHERE d.block = b.block AND d.position = ? AND d.receiver = ? AND d.sequence = ? ORDER BY b.block DESC LIMIT 1
@@ -45,6 +50,14 @@ FROM blocks b CROSS JOIN deliveries d {index} CROSS JOIN receivers r
 WHERE d.block = b.block AND d.event = ?1 AND r.id = d.receiver AND r.name >= ?2 AND r.name < ?3
     AND (r.name, d.sequence) > (?4, ?5)
 ORDER BY r.name, d.sequence LIMIT ?6
+"""
+COPIES = """
+SELECT d.position FROM blocks b CROSS JOIN deliveries d {index}
+WHERE d.block = b.block AND d.event = ?1 AND d.receiver = ?2 ORDER BY d.position DESC LIMIT ?3
+"""
+_TRANSFORMS = """
+SELECT at, detail FROM changes WHERE receiver = ? AND kind = 'transform_set'
+ORDER BY at, position, ordinal LIMIT ?
 """
 _TRIES_OF = """
 FROM blocks b CROSS JOIN attempts a
@@ -89,8 +102,26 @@ MINUTES_MAX = ROWS_MAX = 1 << 31
 _MINUTES = """
 SELECT m.minute * 60000, sum(m.attempts), sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead),
     sum(m.latency_us), max(m.latency_us_max), sum(m.late_ms), max(m.late_ms_max), sum(m.posts)
-FROM minutes m WHERE m.receiver = ? AND m.minute >= ? AND m.minute <= ? GROUP BY m.minute ORDER BY m.minute
-LIMIT ?
+FROM minutes m WHERE m.receiver = ?1 AND m.minute >= ?2 AND m.minute <= ?3 GROUP BY m.minute ORDER BY m.minute
+LIMIT ?4
+"""
+MINUTES_ONE_BY_ONE_MAX = 1500
+"""Minutes, a day, up to which each is looked up: their key begins with the minute, so a range of them has the
+rows of all receivers."""
+_FEW_MINUTES = _MINUTES.replace(
+    "FROM minutes m WHERE",
+    "FROM (WITH RECURSIVE asked(minute) AS (SELECT CAST(?2 AS bigint) UNION ALL "
+    "SELECT minute + 1 FROM asked WHERE minute < ?3) SELECT minute FROM asked) AS span "
+    "CROSS JOIN minutes m WHERE m.minute = span.minute AND",
+)
+_TOTALS = """
+SELECT m.minute * 60000, sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead)
+FROM minutes m WHERE m.minute >= ? AND m.minute <= ? GROUP BY m.minute ORDER BY m.minute
+"""
+TOTALS_OF = """
+SELECT m.minute * 60000, sum(m.delivered), sum(m.failed), sum(m.throttled), sum(m.dead)
+FROM receivers r CROSS JOIN minutes m WHERE r.name >= ? AND r.name < ? AND m.receiver = r.id
+    AND m.minute IN ({minutes}) GROUP BY m.minute ORDER BY m.minute
 """
 _BASE = "receiver, position, at, origin, state FROM states WHERE receiver = ? AND position >= ?"
 _FACTS_UNTIL = """
@@ -111,10 +142,37 @@ DUPLICATES_FLUSHES_MAX = 1000
 """Flushes of a receiver that are searched for duplicates; the dedup window is 256 events by default."""
 DUPLICATES_DELIVERIES_MAX = 20
 """Deliveries of an event whose duplicates are searched; each costs a query."""
+_PACE = "at, pace, per_second, in_flight, limited_by, in_flight_by"
+_PACES = f"""
+SELECT {_PACE} FROM paces WHERE receiver = ? AND at >= ? AND at < ? ORDER BY at, position, ordinal LIMIT ?
+"""
+_PACE_BEFORE = f"""
+SELECT {_PACE} FROM paces WHERE receiver = ? AND at < ? ORDER BY at DESC, position DESC, ordinal DESC LIMIT 1
+"""
+PACE_HOUR_MS = 3_600_000
+_PACE_CHANGES = f"""
+SELECT {_PACE} FROM (
+    SELECT p.*, lag(p.at) OVER earlier AS at_before, lag(p.per_second) OVER earlier AS rate_before,
+        lag(p.in_flight) OVER earlier AS in_flight_before, lag(p.limited_by) OVER earlier AS by_before,
+        lag(p.in_flight_by) OVER earlier AS in_flight_by_before
+    FROM paces p WHERE p.receiver = ?1 AND p.at >= ?2 AND p.at < ?3
+    WINDOW earlier AS (ORDER BY p.at, p.position, p.ordinal)
+) AS told
+WHERE at >= ?4 AND (at_before IS NULL OR at / {PACE_HOUR_MS} <> at_before / {PACE_HOUR_MS}
+    OR limited_by <> by_before OR in_flight_by <> in_flight_by_before
+    OR per_second > 1.5 * rate_before OR rate_before > 1.5 * per_second
+    OR in_flight > 1.5 * in_flight_before OR in_flight_before > 1.5 * in_flight)
+ORDER BY at, position, ordinal LIMIT ?5
+"""
+"""Paces that differ much from the one before, and the first of each hour. One from an earlier hour decides
+nothing, so none is read: the choice is the same for any beginning of the period."""
 _BLOCKS = "SELECT b.block FROM blocks b WHERE b.until >= ? AND b.since < ? ORDER BY b.block DESC"
 _GAPS = """
 SELECT last, since, until, first FROM gaps WHERE share = ? AND since < ? ORDER BY first
 """
+
+
+_decode_pace = msgspec.json.Decoder(Pace).decode
 
 
 class LedgerReader(Protocol):
@@ -171,7 +229,9 @@ class LedgerQueries:
                 since = found[-1][0]
             start, count = start + count, 2 * count
         found.sort(key=lambda row: -row[0])
-        return [_attempt(row, await self._event(receiver, row[10], row[11], row[1])) for row in found]
+        keys = [(row[11], row[10], row[1]) for row in found]
+        events = await self._events(receiver, keys)
+        return [_attempt(row, events.get(key)) for row, key in zip(found, keys, strict=True)]
 
     async def journey(
         self,
@@ -179,11 +239,14 @@ class LedgerQueries:
         tenant: str | None = None,
         after: tuple[str, int] = ("", 0),
         limit: int | None = None,
+        attempts_max: int = ROWS_MAX,
     ) -> list[RecordedDelivery]:
         """The deliveries of an event to a tenant's receivers or to all, by receiver and sequence.
 
-        Only those `after` a receiver's sequence, at most `limit`; each with its first and last attempts.
+        Only those `after` a receiver's sequence, at most `limit`; each with its first and last attempts. The
+        one with which there are more than `attempts_max` attempts is the last, unless it is the first.
         """
+        size = 0
         found, most = list[RecordedDelivery](), schema.END_OF_TIME if limit is None else limit
         query = JOURNEY.format(index=self._reader.by("deliveries_event"))
         rows = await self.rows(query, event, *_names_of(tenant), *after, most)
@@ -210,7 +273,20 @@ class LedgerQueries:
                 type=kind, attempts=tuple(_attempt(row, event_id) for row in tries), attempts_total=total,
                 repeats=tuple(repeats),
             ))  # fmt: skip
+            size += len(tries)
+            if size > attempts_max and len(found) > 1:
+                break
         return found
+
+    async def copies(self, event: str, receiver: int, limit: int) -> list[int]:
+        """The positions of the last copies of an event for a receiver, the newest first."""
+        query = COPIES.format(index=self._reader.by("deliveries_event"))
+        return [position for (position,) in await self.rows(query, event, receiver, limit)]
+
+    async def transforms(self, receiver: int, limit: int) -> list[tuple[int, int]]:
+        """The first transforms of a receiver: instants, and revisions of their configurations; 0: none."""
+        rows = await self.rows(_TRANSFORMS, receiver, limit)
+        return [(at, msgspec.json.decode(detail).get("revision", 0)) for at, detail in rows]
 
     async def _tries(self, *delivery: int) -> tuple[list[Any], int]:
         """The first and the last attempts of a delivery, in their order, and how many there are."""
@@ -258,6 +334,16 @@ class LedgerQueries:
         rows = await self.rows(query, receiver, at, limit)
         return [RecordedChange(at, kind, msgspec.json.decode(detail)) for at, kind, detail in reversed(rows)]
 
+    async def paces(self, receiver: int, since: int, until: int, limit: int) -> list[RecordedPace]:
+        """The paces that were learnt from a time on and before another, after the last one before it."""
+        before = await self.rows(_PACE_BEFORE, receiver, since)
+        return list(map(_recorded_pace, before + await self.rows(_PACES, receiver, since, until, limit)))
+
+    async def pace_changes(self, receiver: int, since: int, until: int, limit: int) -> list[RecordedPace]:
+        """The first paces between two times that differ much from the one before, or begin an hour."""
+        rows = await self.rows(_PACE_CHANGES, receiver, since - PACE_HOUR_MS, until, since, limit)
+        return list(map(_recorded_pace, rows))
+
     async def configurations(self, receiver: int, since: int, until: int, limit: int) -> list[Configured]:
         """The first configurations that were put from a time on and before another, in their order."""
         query = (
@@ -303,8 +389,19 @@ class LedgerQueries:
         self, receiver: int, since: int, until: int, limit: int = MINUTES_MAX
     ) -> list[RecordedMinute]:
         """The attempts to a receiver by minute, in their order; minutes without any are left out."""
-        rows = await self.rows(_MINUTES, receiver, since // 60_000, (until - 1) // 60_000, limit)
+        first, last = since // 60_000, (until - 1) // 60_000
+        query = _FEW_MINUTES if last - first < MINUTES_ONE_BY_ONE_MAX else _MINUTES
+        rows = await self.rows(query, receiver, first, last, limit)
         return [RecordedMinute(*map(int, row)) for row in rows]
+
+    async def totals(self, since: int, until: int, tenant: str | None = None) -> list[RecordedTotals]:
+        """The attempts to a tenant's receivers, or to all, by minute; minutes without any are left out."""
+        first, last = since // 60_000, (until - 1) // 60_000
+        query, values = _TOTALS, tuple[int | str, ...]((first, last))
+        if tenant is not None:
+            query = TOTALS_OF.format(minutes=", ".join("?" * (last + 1 - first)))
+            values = (*_names_of(tenant), *range(first, last + 1))
+        return [RecordedTotals(*map(int, row)) for row in await self.rows(query, *values)]
 
     async def owner(self, shard: int, at: int) -> str:
         """The node that owned a shard at a time; empty if that is not known."""
@@ -360,13 +457,23 @@ class LedgerQueries:
         rows = await self.rows(_FACTS_UNTIL, receiver, max(0, known_to), at)
         return fold(name, base, rows, at)
 
-    async def _event(self, receiver: int, position: int, block: int, sequence: int) -> str | None:
-        """The id of the event of an attempt, whose delivery may have its row in an earlier block."""
-        if not sequence:
-            return None
-        rows = await self.rows(_EVENT, block, position, receiver, sequence)
-        rows = rows or await self.rows(_EVENT_BEFORE, position, receiver, sequence)
-        return rows[0][0] if rows else None
+    async def _events(
+        self, receiver: int, keys: Sequence[tuple[int, int, int]]
+    ) -> dict[tuple[int, int, int], str]:
+        """The ids of the events of attempts, by block, position and number; a ping has no event.
+
+        A delivery may have its row in an earlier block than an attempt.
+        """
+        wanted, found = [*dict.fromkeys(key for key in keys if key[2])], dict[tuple[int, int, int], str]()
+        for start in range(0, len(wanted), EVENTS_PER_QUERY_MAX):
+            some = wanted[start : start + EVENTS_PER_QUERY_MAX]
+            query = _EVENTS.format(values=", ".join([_WANTED_EVENT] * len(some)))
+            for block, position, sequence, event in await self.rows(query, *chain(*some), receiver):
+                found[block, position, sequence] = event
+        for key in wanted:
+            if key not in found and (rows := await self.rows(_EVENT_BEFORE, key[1], receiver, key[2])):
+                found[key] = rows[0][0]
+        return found
 
     async def rows(self, query: str, *values: Any) -> list[Any]:
         return await self._reader.rows(query, *values)
@@ -377,35 +484,14 @@ def _names_of(tenant: str | None) -> tuple[str, str]:
     return ("", chr(0x10FFFF)) if tenant is None else (f"{tenant}.", f"{tenant}/")
 
 
-def filtered(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
-    """The index to use for the wanted attempts, the conditions, and their values.
-
-    Without an index, the table itself is read, which has this order.
-    """
-    index, only, values = _by_status(wanted)
-    if wanted.type is None:
-        return index, only, values
-    return index or "attempts_type", f"{only} AND a.type = ?", (*values, wanted.type)
-
-
-def _by_status(wanted: AttemptFilter) -> tuple[str, str, tuple[int | str, ...]]:
-    match wanted.status:
-        case None if wanted.failed:
-            return "attempts_failed", "AND a.verdict <> 0", ()
-        case None:
-            return "", "", ()
-        case (low, high) if wanted.failed or low >= 300:
-            return "attempts_failed", "AND a.verdict <> 0 AND a.status BETWEEN ? AND ?", (low, high)
-        case (low, high) if not low <= 200 <= high:
-            only = "AND a.verdict = 0 AND a.status <> 200 AND a.status BETWEEN ? AND ?"
-            return "attempts_other", only, (low, high)
-        case (low, high):
-            return "", "AND a.status BETWEEN ? AND ?", (low, high)
-
-
 def _attempt(row: Any, event: str | None) -> RecordedAttempt:
     at, sequence, attempt, verdict, status, error, latency_us, next_at, answer, kind, *_ = row
     return RecordedAttempt(
         at=at, sequence=sequence, attempt=attempt, verdict=verdict, status=status, error=error,
         latency_us=latency_us, next_at=next_at, answer=answer, type=kind, event=event,
     )  # fmt: skip
+
+
+def _recorded_pace(row: Any) -> RecordedPace:
+    at, pace, *limits = row
+    return RecordedPace(at, _decode_pace(pace), *limits)

@@ -47,7 +47,7 @@ class Store(Protocol):
     """The tables of the ledger, as its writer sees them. Each call is stored completely or not at all.
 
     The shards of the journal are divided into `shares`, by their number modulo `shares`. Each share is
-    written by the one process that holds it, and has its own place in the journal.
+    written by the one process that holds it, and has its own position in the journal.
     """
 
     @property
@@ -65,19 +65,19 @@ class Store(Protocol):
         """
 
     async def read_position(self, stream: str) -> ReadPosition:
-        """The place up to which a stream without shares is read."""
+        """The position up to which a stream without shares is read."""
 
     async def receivers(self, names: Mapping[str, int]) -> dict[str, ReceiverRow]:
         """The receivers of these names, each with its shard (-1: unknown); one without a row is `fresh`."""
 
     async def write(self, stream: str, batch: RowBatch) -> None:
-        """Store the rows together with the places.
+        """Store the rows together with the positions up to which they were read.
 
-        Raises `LedgerError` if a stored place is not the one before it, or the share is no longer held:
+        Raises `LedgerError` if a stored position is not the one before it, or the share is no longer held:
         then another process writes it."""
 
     async def note_end_reached(self, stream: str, shares: Mapping[int, HeldShare], seen_at: int) -> None:
-        """Note that at `seen_at` the stream had nothing after these places. Raises as `write` does."""
+        """Note that at `seen_at` the stream had nothing after these positions. Raises as `write` does."""
 
     async def block_for(self, at: int) -> int:
         """The block for a batch whose first flush was stored at that instant."""
@@ -106,8 +106,8 @@ class Store(Protocol):
     ) -> str:
         """Erase what receivers answered to these events, by tenant and id, from freed pages as well.
 
-        The requests were read from that stream, between the places `before` and `after`. Returns what keeps
-        some of it in the files, in which case it has to be done again; empty if nothing.
+        The requests were read from that stream, between the positions `before` and `after`. Returns what
+        keeps some of it in the files, in which case it has to be done again; empty if nothing.
         """
 
     async def oldest_full_block(self) -> Block | None:

@@ -1,8 +1,8 @@
 """Follows the journal and stores it in the tables: each fact once or, if facts are gone, a recorded gap.
 
-The place is stored in the same transaction as the facts up to it, so a crash at any point repeats nothing and
-loses nothing. A message that cannot be read stops the writer after everything before it is stored: skipping a
-fact would lose it.
+The position is stored in the same transaction as the facts up to it, so a crash at any point repeats nothing
+and loses nothing. A message that cannot be read stops the writer after everything before it is stored:
+skipping a fact would lose it.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ from angarium.ledger.store import LeaseLost, LedgerError, Store
 from streams.erasing.erasures import next_request
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
-from streams.journal_feed.bucket_reader import BucketReader, compared_place
+from streams.journal_feed.all_snapshots import KnownState, all_snapshots
+from streams.journal_feed.bucket_reader import BucketReader, compared_position
 from streams.journal_feed.journal_reader import Gap, JournalReader
-from streams.journal_feed.known_states import KnownState, all_snapshots
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.read_positions import BucketPosition, ReadPosition
 from streams.nats.answers import StoredMessage
@@ -57,7 +57,7 @@ ERASURES_SHARE = 10
 """A tenth of the time at most is spent on rewriting a file, since nothing else is stored meanwhile. Events
 that wait for it are erased together."""
 ERASURES = "erasures"
-"""The stream of requests to erase, as the ledger's places name it."""
+"""The stream of requests to erase, as the ledger's positions name it."""
 NOTE_NOTHING_NEW_EVERY_S = 5.0
 """Interval of notes that nothing is new, by which an answer can say that the ledger is not behind."""
 PRUNE_EVERY_S = 60.0
@@ -183,7 +183,7 @@ class Writer:
         shares = await self._store.renew_shares(self._names.journal)
         if {share: held.epoch for share, held in shares.items()} != self._epochs:
             self._epochs = {share: held.epoch for share, held in shares.items()}
-            position = min((held.place.position for held in shares.values()), default=0)
+            position = min((held.read_to.position for held in shares.values()), default=0)
             where = {"position": position, "ledger": self._store.shown}
             log.info("ledger.follows", extra=where | self._shares_for_log())
         elif shares == self._shares:
@@ -207,7 +207,7 @@ class Writer:
         asked_at = self._wall()
         try:
             await self._check(journal)
-            before = min(held.place.position for held in self._shares.values())
+            before = min(held.read_to.position for held in self._shares.values())
             found = await journal.read(before)
         except StreamRecreated as error:
             raise LedgerError(
@@ -229,14 +229,14 @@ class Writer:
 
     async def _check(self, journal: JournalReader) -> None:
         """Compare the stream with the messages read from it, if it may be another one."""
-        farthest = max((held.place for held in self._shares.values()), key=lambda place: place.position)
+        farthest = max((held.read_to for held in self._shares.values()), key=lambda read_to: read_to.position)
         checked = await journal.check(farthest)
         for share, held in self._shares.items():
-            if held.place.created not in ("", checked.created):
+            if held.read_to.created not in ("", checked.created):
                 raise StreamRecreated(
                     f"{self._names.journal} was recreated: this one was created {checked.created}"
                 )
-            self._shares[share] = replace(held, place=replace(held.place, created=checked.created))
+            self._shares[share] = replace(held, read_to=replace(held.read_to, created=checked.created))
 
     # ---- reading
 
@@ -263,14 +263,18 @@ class Writer:
 
     def _moving(self, mark: Mark) -> RowBatch:
         """A batch that moves all shares before a message to it."""
-        shares = {share: held for share, held in self._shares.items() if held.place.position < mark.position}
-        after = {share: ReadPosition(created=held.place.created, mark=mark) for share, held in shares.items()}
+        shares = {
+            share: held for share, held in self._shares.items() if held.read_to.position < mark.position
+        }
+        after = {
+            share: ReadPosition(created=held.read_to.created, mark=mark) for share, held in shares.items()
+        }
         return RowBatch(shares, after)
 
     async def _write(self, batch: RowBatch) -> None:
         await self._store.write(self._names.journal, batch)
         for share, held in batch.shares.items():
-            self._shares[share] = replace(held, place=batch.after[share])
+            self._shares[share] = replace(held, read_to=batch.after[share])
 
     async def _decoded(self, messages: list[StoredMessage]) -> tuple[list[ReadFlush], StoredMessage]:
         """The flushes of our shares that are not stored yet, up to the first that cannot be read.
@@ -280,7 +284,7 @@ class Writer:
         for index, message in enumerate(messages):
             shard = self._names.shard_of_flush(message.subject)
             held = self._shares.get(shard % self._store.shares)
-            if held is None or message.position <= held.place.position:
+            if held is None or message.position <= held.read_to.position:
                 continue
             where = f"message {message.position} of {self._names.journal}"
             try:
@@ -325,7 +329,7 @@ class Writer:
         await self._add_snapshots(batch.shares, gap, states)
         batch.gaps = [
             GapRow(
-                share, held.place.position + 1, gap.last, milliseconds(held.place.mark.stored_at),
+                share, held.read_to.position + 1, gap.last, milliseconds(held.read_to.mark.stored_at),
                 milliseconds(gap.until_at),
             )
             for share, held in batch.shares.items()
@@ -353,8 +357,8 @@ class Writer:
             text = msgspec.json.encode(known.state).decode()
             position = max(known.as_of, gap.last)
             bases.append(BaseRow(receiver.id, position, milliseconds(at), "snapshot", text))
-        places = {share: held.place for share, held in shares.items()}
-        batch = RowBatch(shares, places, touched={each.id: each for each in receivers.values()}, bases=bases)
+        after = {share: held.read_to for share, held in shares.items()}
+        batch = RowBatch(shares, after, touched={each.id: each for each in receivers.values()}, bases=bases)
         await self._store.write(self._names.journal, batch)
 
     async def _rest(self) -> None:
@@ -370,7 +374,7 @@ class Writer:
         stream = self._names.receivers
         while True:
             before = await self._store.read_position(stream)
-            place, puts = await bucket.read(before)
+            read_to, puts = await bucket.read(before)
             rows = [
                 ConfigurationRow(
                     each.receiver, milliseconds(each.stored_at), each.revision,
@@ -379,8 +383,8 @@ class Writer:
                 for each in puts
                 if _is_name(each.receiver)
             ]  # fmt: skip
-            if place != before:
-                await self._store.store_configurations(stream, before, place, rows)
+            if read_to != before:
+                await self._store.store_configurations(stream, before, read_to, rows)
             if not puts:
                 self._configured_at = now
                 return
@@ -392,9 +396,9 @@ class Writer:
             return
         self._next_erasure_at = now + ERASURES_EVERY_S
         before, erased = await self._store.read_position(ERASURES), list[tuple[str, str]]()
-        place = self._erased_to = compared_place(self._js, self._names.actors, before, self._erased_to)
-        same = await retry_until_answered(place.compare)
-        read_to = place.read_to
+        known = self._erased_to = compared_position(self._js, self._names.actors, before, self._erased_to)
+        same = await retry_until_answered(known.compare)
+        read_to = known.read_to
         reached = await self._store.read_to(self._names.journal)
         while found := await retry_until_answered(
             partial(next_request, self._js, self._names, read_to.position)
@@ -405,7 +409,7 @@ class Writer:
                     break
                 erased.append((request.tenant, request.event))
             read_to = ReadPosition(created=read_to.created, mark=mark)
-        if place.is_doubtful:
+        if known.is_doubtful:
             return  # These requests may be from another bucket.
         if erased or not same:
             began = self._clock()
@@ -416,7 +420,7 @@ class Writer:
             took = self._clock() - began
             self._next_erasure_at = max(self._next_erasure_at, began + took * ERASURES_SHARE)
             if not why:
-                place.move(read_to.mark)
+                known.move(read_to.mark)
                 log.info("ledger.erased", extra={"events": len(erased)})
             elif why != self._erasure_delayed_by:
                 log.warning("ledger.erasure_delayed", extra={"events": len(erased), "why": why})

@@ -78,7 +78,7 @@ from streams.routing.node_routing import Routing, RoutingTotals
 from streams.routing.router import COPIES_AT_ONCE
 from streams.routing.selection.sending_rules import sending_rules_of
 from streams.sealing.keys import Keys, no_keys
-from streams.tasks import reporting
+from streams.tasks import cancel_and_wait, reporting
 
 log = logging.getLogger(__name__)
 
@@ -298,8 +298,7 @@ async def joined_node(
         await node.stop()
         await control.stop()
         await freshness.stop()
-        reading_configurations.cancel()
-        await asyncio.wait((reading_configurations,))
+        await cancel_and_wait(reading_configurations)
         await configurations.stop()
         await js.stop()
 

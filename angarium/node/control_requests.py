@@ -17,6 +17,7 @@ from actors.errors import ControlDenied, Unavailable
 from actors.ids import shown_name
 from actors.machine.handshake.deciding import is_proof
 from actors.machine.outcome import Answered, Failed
+from actors.machine.scheduling.pace_in_words import pace_state
 from actors.ports import Absent, Invalid
 from actors.runtime.actor import Actor
 from actors.runtime.host import Host
@@ -164,11 +165,14 @@ class ReceiverControl:
             case Invalid(problems):
                 why = "; ".join(problems)
                 return Denied("misconfigured", f"{receiver}: put a valid configuration first: {why}")
-            case Policy():
+            case Policy() if paused:
                 actor.configure(answer)
-                if not paused:
-                    await resume(actor, by)
-                return Granted({"paused": paused})
+                return Granted({"paused": True})
+            case Policy():
+                pace = pace_state(actor.state, answer, actor.environment.clock.now())
+                actor.configure(answer)
+                await resume(actor, by)
+                return Granted({"paused": False, "forgotten_pace": pace})
             case _:
                 assert_never(answer)
 

@@ -57,7 +57,7 @@ class HealthLog:
         line(receiver=fact.receiver, alert=fact.alert, number=fact.number, why=fact.why, **when)
 
     def filter_failed(self, failed: FailedFilter) -> None:
-        """Log that an event was not sent, since the filter of a receiver could not be judged for it."""
+        """Log that an event was not sent, since the filter of a receiver could not be evaluated for it."""
         first, *others = failed.receivers
         more = {"others": len(others)} if others else {}
         self._line(first, "filter_failed")(

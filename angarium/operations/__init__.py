@@ -6,7 +6,7 @@ same way, and none of them needs a terminal. Read `failures` first, then `config
 
 - `configurations`: put, show, change or remove the configuration of one receiver.
 - `declarations`: the same for a whole file of receivers.
-- `receiver_list`: all receivers, with their phase, backlog and pace.
+- `receiver_list`: all receivers, with their phase, backlog and throughput.
 - `control_requests`: the live state of one receiver, and requests to its owner such as pause or skip.
 - `events`: publish events, find where they wait, erase their content.
 - `dead_letters`: list dead letters, send them again, drop them.

@@ -5,6 +5,7 @@ that writes it needs no permission to change tokens, and cannot bring a revoked 
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -86,6 +87,11 @@ class TokenStore:
         """The token with that id unless it is revoked; it may have expired."""
         return self._known.get(token)
 
+    @property
+    def known(self) -> Mapping[str, Token]:
+        """The tokens that are not revoked, as far as that is known, by their ids."""
+        return self._known
+
     async def create(self, token: str, new: Token) -> Answer:
         """Store a token under an unused id."""
         return await self._js.publish(self._names.token(token), msgspec.json.encode(new), {EXPECTED: "0"})
@@ -104,9 +110,21 @@ class TokenStore:
 
     async def all(self) -> dict[str, Token]:
         """All tokens by their ids. Raises `Unavailable`."""
+        return self._tokens(await self._read(self._names.token("*")))
+
+    async def some(self, tokens: Sequence[str]) -> dict[str, tuple[Token, datetime | None]]:
+        """The tokens with these ids that exist, each with the time of its last use. Raises `Unavailable`."""
+        keys = [key(each) for each in tokens for key in (self._names.token, self._names.token_use)]
+        messages = (await self._js.last_of(self._names.tokens, keys)).messages if keys else []
+        wanted = {*map(self._names.token, tokens)}
+        found = self._tokens([each for each in messages if each.subject in wanted])
+        uses = self._uses([each for each in messages if each.subject not in wanted])
+        return {each: (found[each], uses.get(each)) for each in tokens if each in found}
+
+    def _tokens(self, messages: Sequence[StoredMessage]) -> dict[str, Token]:
         return {
             self._names.id_of_token(message.subject): token
-            for message in await self._read(self._names.token("*"))
+            for message in messages
             if (token := _token(message)) is not None
         }
 
@@ -117,8 +135,11 @@ class TokenStore:
 
     async def last_uses(self) -> dict[str, datetime]:
         """The last known use of each token. Raises `Unavailable`."""
+        return self._uses(await self._read(self._names.token_use("*")))
+
+    def _uses(self, messages: Sequence[StoredMessage]) -> dict[str, datetime]:
         uses: dict[str, datetime] = {}
-        for message in await self._read(self._names.token_use("*")):
+        for message in messages:
             token = self._names.id_of_token(message.subject)
             if not is_removal(message):
                 try:

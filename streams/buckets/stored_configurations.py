@@ -18,8 +18,9 @@ from actors.configuration.parsing import parse
 from actors.errors import InvalidPolicy, Unavailable
 from actors.ids import split_receiver
 from actors.ports import Absent, Invalid, Removal
+from streams.bounded_gather import in_turns, sorted_in_turns
 from streams.buckets.change_trail import trail_after
-from streams.buckets.follower import READ_MESSAGES_MAX, is_removal
+from streams.buckets.follower import is_removal
 from streams.buckets.sealed_documents import NO_KEY, SealedDocument, members_in, sealed_document
 from streams.buckets.sealing_marker import is_sealing
 from streams.buckets.without_secrets import fingerprints_header
@@ -41,6 +42,8 @@ from streams.nats.wire_names import (
 from streams.sealing.documents import keys_used, opened
 from streams.sealing.keys import Keys, no_keys
 
+LIST_MESSAGES_MAX = 256
+"""Messages of one read of many: their decoding makes others wait."""
 NEWEST_ONLY = {ROLLUP: "sub"}
 """Header that drops the key's older values: a valid one does not need them, and they may hold old secrets."""
 
@@ -137,7 +140,8 @@ class StoredConfigurations:
 
         Raises `Unavailable`.
         """
-        return {name: self._opened(name, each) for name, each in (await self._all_messages(tenant)).items()}
+        messages = await self._all_messages(tenant)
+        return {name: self._opened(name, each) async for name, each in in_turns(messages.items())}
 
     async def key_uses(self) -> dict[str, KeysUsed]:
         """The keys that sealed the secrets of each receiver, in alphabetical order. Raises `Unavailable`."""
@@ -152,15 +156,15 @@ class StoredConfigurations:
         after, pending = 0, 1
         while pending:
             page = await self._js.read(
-                self._stream, self._names.receiver(f"{tenant}.>"), after + 1, READ_MESSAGES_MAX
+                self._stream, self._names.receiver(f"{tenant}.>"), after + 1, LIST_MESSAGES_MAX
             )
-            for message in page.messages:
+            async for message in in_turns(page.messages):
                 receiver, after = self._names.receiver_of_configuration(message.subject), message.position
                 there.pop(receiver, None)
                 if not is_removal(message):
                     there[receiver] = message
             pending = page.pending
-        return dict(sorted(there.items()))
+        return {name: there[name] for name in await sorted_in_turns([*there])}
 
     async def names(self, tenant: str) -> list[str]:
         """The receivers of a tenant, and removed ones that the bucket still remembers, in alphabetical order.

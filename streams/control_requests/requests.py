@@ -20,6 +20,7 @@ from streams.control_requests.bounded_subscription import BoundedSubscription
 from streams.installation.topology import Names
 from streams.nats.inboxes import Inboxes
 from streams.nats.wire import Message, Wire
+from streams.tasks import cancel_and_wait
 
 log = logging.getLogger(__name__)
 
@@ -110,10 +111,7 @@ class ControlServer:
     async def stop(self) -> None:
         """Take no more requests, and give up those under way: their clients get no answer."""
         await self._subscription.stop()
-        for task in self._under_way:
-            task.cancel()
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        await cancel_and_wait(*self._under_way)
 
     def _on_message(self, message: Message) -> None:
         if len(self._under_way) >= 2 * UNDER_WAY_MAX:

@@ -42,7 +42,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, ReasonLog, retry_until_answered
 from streams.nats.wire import Message, Subscription
 from streams.nats.wire_names import KV_DELETED, KV_OPERATION, TTL
-from streams.tasks import reporting
+from streams.tasks import cancel_and_wait, reporting
 from streams.versions import UNREADABLE
 
 VERSION = 1
@@ -203,10 +203,7 @@ class Members:
             return
         self._js.remove_listener(self.connection_changed)
         await subscription.unsubscribe()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await cancel_and_wait(*self._tasks)
         await self._js.publish(self._names.node(self.node), b"", KV_DELETED | self._expiry())
 
     # ---- who owns, and who may

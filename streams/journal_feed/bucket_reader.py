@@ -36,20 +36,20 @@ class PutConfiguration(Struct, frozen=True):
 
 
 class BucketReader:
-    """Continues reading from a place; from the beginning if the bucket was recreated or lost its tail."""
+    """Continues reading from a position; from the beginning if the bucket was recreated or lost its tail."""
 
     def __init__(self, js: JetStream, names: Names) -> None:
         self._js = js
         self._stream = names.receivers
         self._names = names
-        self._place: BucketPosition | None = None
+        self._position: BucketPosition | None = None
 
-    async def read(self, place: ReadPosition) -> tuple[ReadPosition, list[PutConfiguration]]:
-        """Read what comes after the place; returns it and the place where to continue. Waits for NATS.
+    async def read(self, read_to: ReadPosition) -> tuple[ReadPosition, list[PutConfiguration]]:
+        """Read what comes after the position; returns it, and where to continue. Waits for NATS.
 
         A change that a trail contains may have been returned before.
         """
-        known = self._place = compared_place(self._js, self._stream, place, self._place)
+        known = self._position = compared_position(self._js, self._stream, read_to, self._position)
         while True:
             await retry_until_answered(known.compare)
             page = await retry_until_answered(
@@ -80,8 +80,8 @@ class BucketReader:
         return puts
 
 
-def compared_place(
+def compared_position(
     js: JetStream, stream: str, read_to: ReadPosition, known: BucketPosition | None
 ) -> BucketPosition:
-    """The stored place as one that is compared; the one known so far if it is the same."""
+    """The stored position as one that is compared; the one known so far if it is the same."""
     return known if known is not None and known.read_to == read_to else BucketPosition(js, stream, read_to)

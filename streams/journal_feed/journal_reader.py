@@ -30,7 +30,7 @@ class Gap(Struct, frozen=True):
 
 
 class JournalReader:
-    """Continues reading from a place, which `check` compares with the stream first.
+    """Continues reading from a position, which `check` compares with the stream first.
 
     `doubtful`: the connection was lost since then, so the stream may be another one.
     """
@@ -49,26 +49,26 @@ class JournalReader:
     def _on_change(self, connected: bool) -> None:
         self.doubtful = True
 
-    async def check(self, place: ReadPosition) -> ReadPosition:
+    async def check(self, read_to: ReadPosition) -> ReadPosition:
         """Compare the stream with the messages read from it, if it may have changed since the last time.
 
-        Returns the place in the current stream. Raises `StreamRecreated` if the stream is another one, or
-        ends before the place, or has another message there.
+        Returns the position in the current stream. Raises `StreamRecreated` if the stream is another one, or
+        ends before the position, or has another message there.
         """
         if not self.doubtful:
-            return place
+            return read_to
         self.doubtful = False
         info = await stream_info(self._js, self._stream)
-        if place.position and place.created != info.created:
+        if read_to.position and read_to.created != info.created:
             raise StreamRecreated(
-                f"{self._stream} was recreated: {place.position} messages were read from the one "
-                f"created {place.created}, this one was created {info.created}"
+                f"{self._stream} was recreated: {read_to.position} messages were read from the one "
+                f"created {read_to.created}, this one was created {info.created}"
             )
-        loss = await find_loss(self._js, self._stream, place.mark)
+        loss = await find_loss(self._js, self._stream, read_to.mark)
         if loss is not None:
             raise StreamRecreated(loss.why)
         self._created = info.created
-        return ReadPosition(created=info.created, mark=place.mark)
+        return ReadPosition(created=info.created, mark=read_to.mark)
 
     async def read(self, after: int, bytes_max: int = READ_BYTES_MAX) -> list[StoredMessage] | Gap:
         """The messages that follow the position, without a hole; none at the end. Waits for NATS."""

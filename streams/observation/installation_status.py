@@ -4,7 +4,7 @@ Nothing is decided here: a claim finds out who owns a shard, and the members fin
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -75,6 +75,11 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
 
     Raises `NewerVersion` and `NotOurs`.
     """
+    return await owners_of(js, names, range(shards))
+
+
+async def owners_of(js: JetStream, names: Names, shards: Iterable[int]) -> list[Owner | None]:
+    """The recorded owners of these shards. Raises like `owners`."""
 
     async def owner(shard: int) -> Owner | None:
         message = await js.last_message(names.actors, names.actor_keys.owner(shard))
@@ -83,7 +88,7 @@ async def owners(js: JetStream, names: Names, shards: int) -> list[Owner | None]
         found = read_versioned(_owner, message.data, claim.VERSION, names.actor_keys.owner(shard))
         return None if found.released is not None else found
 
-    return await gather_bounded(range(shards), owner)
+    return await gather_bounded(shards, owner)
 
 
 async def unowned_since(js: JetStream, names: Names, shards: Sequence[int]) -> float | None:

@@ -6,7 +6,7 @@ of such shards, are counted in the stream.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -23,9 +23,7 @@ from streams.journal import snapshots
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint
 from streams.journal.snapshots import Snapshot
 from streams.nats.jetstream import JetStream
-from streams.observation.installation_status import (
-    unowned_shards,
-)
+from streams.observation.installation_status import is_alive, owners_of
 from streams.reading.messages import stored_event
 from streams.reading.newest import newest
 from streams.versions import read_versioned
@@ -101,7 +99,11 @@ async def last_snapshot(js: JetStream, names: Names, receiver: str) -> ReceiverS
     """The last snapshot of one receiver; None if it has none. Raises `Unavailable` and `ApiError`."""
     if not (shards := await shard_count(js, names)):
         return None
-    shard = shard_of_receiver(receiver, shards)
+    return await last_snapshot_in(js, names, receiver, shard_of_receiver(receiver, shards))
+
+
+async def last_snapshot_in(js: JetStream, names: Names, receiver: str, shard: int) -> ReceiverSnapshot | None:
+    """The last snapshot of a receiver of that shard. Raises like `last_snapshot`."""
     message = await js.last_message(names.actors, names.actor_keys.actor(shard, receiver))
     if message is None or not message.data:
         return None
@@ -148,14 +150,20 @@ async def shard_count(js: JetStream, names: Names) -> int:
 
 async def shard_progress(js: JetStream, names: Names, shards: int) -> list[ShardProgress]:
     """The progress of each shard. Raises `NewerVersion`, `NotOurs`, `Unavailable` and `ApiError`."""
+    return [*(await progress_by_shard(js, names, range(shards))).values()]
+
+
+async def progress_by_shard(js: JetStream, names: Names, shards: Sequence[int]) -> dict[int, ShardProgress]:
+    """The progress of these shards, in their order. Raises like `shard_progress`."""
     now = await server_time(js, names.deliveries)
     members, _ = await live_members(js, names)
-    unowned = frozenset(await unowned_shards(js, names, shards, members))
+    recorded = await owners_of(js, names, shards) if members else [None] * len(shards)
+    owners = dict(zip(shards, recorded, strict=True))
 
     async def one(shard: int) -> ShardProgress:
-        return await _progress_of(js, names, shard, now, owned=shard not in unowned)
+        return await _progress_of(js, names, shard, now, owned=is_alive(owners[shard], members))
 
-    return await gather_bounded(range(shards), one)
+    return dict(zip(shards, await gather_bounded(shards, one), strict=True))
 
 
 async def _progress_of(js: JetStream, names: Names, shard: int, now: float, *, owned: bool) -> ShardProgress:

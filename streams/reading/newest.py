@@ -13,6 +13,7 @@ from itertools import count
 import msgspec
 
 from actors.errors import Unavailable
+from streams.bounded_gather import Turns
 from streams.nats.answers import StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Message
@@ -52,9 +53,10 @@ async def newest(js: JetStream, stream: str, subjects: Sequence[str]) -> AsyncIt
     expected = (await js.consumer_create(stream, config)).pending
     if not expected:
         return
-    found, left = set[str](), 2 * expected + REPEATED_MAX
+    found, left, turns = set[str](), 2 * expected + REPEATED_MAX, Turns()
     async with _asking(js, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}") as pages:
         async for message in pages:
+            await turns.pause()  # Many may have come at once.
             info = delivery_info(message.reply)
             headers = message.headers or {}
             yield StoredMessage(message.subject, info.position, info.stored_at, headers, message.data)

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from actors.ids import tenant_of
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import Pauses, ReasonLog
-from streams.tasks import on_defect, report_defect
+from streams.tasks import cancel_and_wait, on_defect, report_defect
 
 SENDERS_MAX = 32
 """Lanes served at a time: enough to keep the server busy, and few enough to leave room for others. With 64, a
@@ -104,11 +104,7 @@ class Lanes(Generic[T]):
     async def stop(self) -> None:
         """Send nothing more; it stays unknown whether items under way arrived."""
         self._is_stopped = True
-        pausing = list(self._pausing)
-        for task in pausing:
-            task.cancel()
-        if pausing:
-            await asyncio.wait(pausing)
+        await cancel_and_wait(*self._pausing)
 
     def _send_soon(self) -> None:
         """Send the ready heads in the next turn of the loop, so that many go in one write."""

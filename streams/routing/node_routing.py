@@ -69,7 +69,7 @@ class Routing(Struct, frozen=True):
     - `entries`: the slots of timed events that are being stored, as `copies` are those of copies.
     - `letters`: bounds the dead letters of evicted events.
     - `letter_mark`: returns the mark that such a letter has for the receiver's transform; empty without one.
-    - `on_filter_failure`: called for each filter that cannot be judged. It must neither block nor raise.
+    - `on_filter_failure`: called for each filter that cannot be evaluated. It must neither block nor raise.
     - `on_routed`: called for each event once its copies are stored; returns what is to be called once that
       is recorded, if anything. Both must neither block nor raise.
     """

@@ -188,11 +188,7 @@ class Router:
         await self._timed_events.stop()
         await self._lanes.stop()
         await self._entry_lanes.stop()
-        burying = list(self._burying)
-        for task in burying:
-            task.cancel()
-        if burying:
-            await asyncio.wait(burying)
+        await cancel_and_wait(*self._burying)
         await self._reader.stop()
 
     @property

@@ -50,7 +50,7 @@ REFUSED_PAUSE_MIN_S = 1.0
 REFUSED_PAUSE_MAX_S = 30.0
 """Pauses of a batch whose event is refused; each is twice as long as the one before."""
 REFUSED_BATCHES_MAX = 4_096
-"""DueQueues that wait since an event was refused. When there are more, all batches wait for the next one."""
+"""Batches that wait because an event of theirs was refused. With more of them, all batches wait."""
 CLOCK_CHECK_EVERY_S = 1.0
 """Time after which the clock is read again: it may have been set back, and be set right meanwhile."""
 

@@ -20,18 +20,18 @@ FEW_MAX = 32
 _SMALLER = {DAY_S: HOUR_S, HOUR_S: MINUTE_S, MINUTE_S: 1}
 
 
-class ListStart(Struct, frozen=True, order=True):
-    """The place of an entry in the list: the second in which it is due, and its position in the stream."""
+class ListKey(Struct, frozen=True, order=True):
+    """The key by which the list is sorted: when an entry is due, and its position in the stream."""
 
     second: int
     position: int
 
 
 class EntryList(Struct, frozen=True):
-    """Entries, the next first. `next`: the place of the last one if there are others, or may be."""
+    """Entries, the next first. `next`: the key of the last one if there are others, or may be."""
 
     entries: list[Entry]
-    next: ListStart | None
+    next: ListKey | None
 
 
 class Trace(Struct, frozen=True):
@@ -51,7 +51,7 @@ async def list_entries(
     *,
     only_for: str = "",
     limit: int | None = None,
-    after: ListStart | None = None,
+    after: ListKey | None = None,
 ) -> EntryList:
     """A page of the entries of a tenant, or of all. Raises `Unavailable` and `ApiError`.
 
@@ -59,13 +59,13 @@ async def list_entries(
     `only_for`: only events for this one receiver.
     """
     found, read = list[Entry](), 0
-    last = after or ListStart(int(now) - OVERDUE_SHOWN_S, 0)
-    async for place, message in _walk(js, names, tenant or "*", last, int(now + AHEAD_MAX_S) + DAY_S):
+    last = after or ListKey(int(now) - OVERDUE_SHOWN_S, 0)
+    async for key, message in _walk(js, names, tenant or "*", last, int(now + AHEAD_MAX_S) + DAY_S):
         entry = entry_in(names, message)
         is_wanted = isinstance(entry, Entry) and only_for in ("", entry.only_for)
         if read == READ_MAX or (is_wanted and len(found) == limit):
             return EntryList(found, last)
-        read, last = read + 1, place
+        read, last = read + 1, key
         if isinstance(entry, Entry) and is_wanted:
             found.append(entry)
     return EntryList(found, None)
@@ -101,9 +101,9 @@ async def next_trace(js: JetStream, names: Names, tenant: str, event: str, after
 
 
 async def _walk(
-    js: JetStream, names: Names, tenant: str, after: ListStart, end: int
-) -> AsyncIterator[tuple[ListStart, StoredMessage]]:
-    """The entries and stubs after a place that are due before the second `end`, in their order.
+    js: JetStream, names: Names, tenant: str, after: ListKey, end: int
+) -> AsyncIterator[tuple[ListKey, StoredMessage]]:
+    """The entries and stubs after a key that are due before the second `end`, in their order.
 
     The leader is asked for a day and, if it has more than a few, for its hours, minutes and seconds. So the
     cost is that of what the caller reads, however many events wait.
@@ -118,24 +118,24 @@ async def _walk(
             position = after.position if first == after.second else 0
             while (message := await js.next_message(names.later, pattern, position + 1)) is not None:
                 position = message.position
-                yield ListStart(first, position), message
+                yield ListKey(first, position), message
         elif (few := await _all_if_few(js, names, pattern)) is not None:
-            for place in sorted(few):
-                if place > after and first <= place.second < first + size:
-                    yield place, few[place]
+            for key in sorted(few):
+                if key > after and first <= key.second < first + size:
+                    yield key, few[key]
         else:
             smaller = _SMALLER[size]
             to_visit[:0] = [(each, smaller) for each in range(first, first + size, smaller)]
 
 
-async def _all_if_few(js: JetStream, names: Names, pattern: str) -> dict[ListStart, StoredMessage] | None:
-    """The messages of a pattern by their places; None if there are many."""
-    found, position = dict[ListStart, StoredMessage](), 0
+async def _all_if_few(js: JetStream, names: Names, pattern: str) -> dict[ListKey, StoredMessage] | None:
+    """The messages of a pattern by their keys; None if there are many."""
+    found, position = dict[ListKey, StoredMessage](), 0
     for _ in range(FEW_MAX + 1):
         message = await js.next_message(names.later, pattern, position + 1)
         if message is None:
             return found
         position = message.position
         if (address := names.timed_subjects.address_or_none(message.subject)) is not None:
-            found[ListStart(address.second, position)] = message
+            found[ListKey(address.second, position)] = message
     return None

@@ -15,7 +15,7 @@ from streams.nats.errors import ApiError
 from streams.nats.jetstream import JetStream
 from streams.nats.retry import GatheredReasonLog, Pauses
 from streams.nats.wire_names import MESSAGE_TOO_LARGE, WRONG_LAST_SEQUENCE
-from streams.tasks import on_defect
+from streams.tasks import cancel_and_wait, on_defect
 from streams.timed.due_publisher import DuePublisher
 from streams.timed.entries import (
     DueVerdict,
@@ -64,11 +64,7 @@ class TimedEvents:
         """Publish and take nothing more."""
         await self._due_publisher.stop()
         await self._shares.stop()
-        taking = list(self._taking)
-        for task in taking:
-            task.cancel()
-        if taking:
-            await asyncio.wait(taking)
+        await cancel_and_wait(*self._taking)
 
     def begin_store(self, tenant: str, event: Event, source: int, ended: Callable[[str], None]) -> None:
         """Store an event until its time; calls `ended` as a lane does.

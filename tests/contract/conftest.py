@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from angarium.access import Access
+from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.answers import ConsumerInfo, StreamInfo
+from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from streams.server.embedded import EmbeddedServer
@@ -20,7 +23,7 @@ from tests.contract.support.consumers import MILLISECOND, MakeConsumer, ManualPu
 from tests.contract.support.faults import FaultyJetStream, misbehaving
 from tests.contract.support.routers import OpenOwner, owners
 from tests.contract.support.servers import MemoryServer, RealServer, Server
-from tests.support.installation import install
+from tests.support.installation import SHARDS, install
 
 _tests = count(1)
 
@@ -80,6 +83,17 @@ async def js(wire: Wire) -> AsyncIterator[JetStream]:
 async def names(js: JetStream, prefix: str) -> Names:
     """A small installation of its own."""
     return await install(js, prefix)
+
+
+@pytest.fixture
+async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
+    """The access of a command to an installation of its own on the real server, without a node."""
+    js = JetStream(await connect(ConnectOptions(servers=(nats_url,))))
+    await js.start()
+    await install(js, prefix)
+    yield Access(js, Settings(nats=(nats_url,), prefix=prefix, shards=SHARDS, node="a"))
+    await js.stop()
+    await js.wire.close()
 
 
 @pytest.fixture

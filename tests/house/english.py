@@ -33,7 +33,8 @@ TITLE_MAX = 80
 VAGUE_CLASS = re.compile(r"Test(?:The|A|An|Another|No|Who|What|Being|Letting|Trouble|\w+That)(?=[A-Z]|\Z)")
 """Classes of tests that begin with an article or a question, or name no thing of the product."""
 ARCHAIC = re.compile(
-    r"\b(anew|amid|anybody|bears|befell|beside|by turns|for ever|heirs?|hence|lest|nobody|somebody|"
+    r"\b(anew|amid|anybody|bears|bore|borne|(?:can|could) bear|befell|beside|by turns|for ever|heirs?|hence|"
+    r"lest|nobody|somebody|"
     r"over (?:(?:any|every|a|all) )?(?:crash(?:es)?|kills?|takeovers?|restarts?|outages?|loss(?:es)?|faults)|"
     r"speaks? of|thereby|whichever|who(?:s?)ever|(?:none|false|empty|raises \S+) where|but for|"
     r"for who (?!in\b)|on record|take note|with most(?! of)|"

@@ -101,7 +101,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "angarium.ledger": (
         "audit configurations schema",
         "batch ledger_answers",
-        "fold store",
+        "fold query_texts store",
         "address queries",
         "sqlite postgres writer",
         "open",
@@ -124,7 +124,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "angarium.operations.installation": ("fleet key sizing", "setup drain repair", "doctor"),
     "angarium.api": (
         "problems",
-        "recent_findings bounded_protocol request_metrics requests",
+        "recent_findings bounded_protocol receiver_names request_metrics requests",
         "admission background cors",
         "api_state",
         "openapi",
@@ -135,17 +135,23 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "server",
     ),
     "angarium.console": (
-        "paths cached_values sessions",
+        "paths cached_values event_traces recent_minutes sessions",
         "console_state",
         "admission rendering",
         "pages",
         "app",
+    ),
+    "angarium.console.pages": (
+        "action_previews configuration dead_letters files fleet live receivers settings signing_in",
+        "details",
+        "events overview receiver receiver_actions redrive",
     ),
     "angarium.bench": (
         "measuring publishing sink",
         "sink_process",
         "harness",
         "over_http resident",
+        "console",
         "api calls deliver fanout isolation ledger scale",
     ),
     "angarium.delivery": (

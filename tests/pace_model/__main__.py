@@ -64,12 +64,14 @@ def main() -> int:
     parser.add_argument("--plants", nargs="*", metavar="NAME", help="only those whose name has one of these")
     parser.add_argument("--other-sizes", action="store_true", help="plants on which no number was tuned")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
+    parser.add_argument("--first-seed", type=int, default=1, metavar="N", help="the first of them")
     parser.add_argument("--length", type=int, default=LENGTH_S, help="of each trial, in seconds")
     args = parser.parse_args()
     known = OTHER_SIZES if args.other_sizes else CASES
     cases = [case for case in known if not args.plants or any(name in case.name for name in args.plants)]
     rules = {name: RULES[name] for name in args.rules}
-    print(table(rules, cases, range(1, args.seeds + 1), args.length))
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    print(table(rules, cases, seeds, args.length))
     return 0
 
 

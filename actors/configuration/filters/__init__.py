@@ -1,5 +1,5 @@
 """Filters: which events a receiver gets, by the JSON in their bodies. Pure.
 
-Read `judging` first. `compiling` makes a filter of an expression in JMESPath, with the operations of `values`
-and `functions`, all within the bounds of `work`.
+Read `evaluating` first. `compiling` makes a filter of an expression in JMESPath, with the operations of
+`values` and `functions`, all within the bounds of `work`.
 """

@@ -1,4 +1,4 @@
-"""The work that one judgement may take. Nothing in it can be stopped from outside, so it counts its steps.
+"""The work that one evaluation may take. Nothing in it can be stopped from outside, so it counts its steps.
 
 A step is a tenth or two of a microsecond: one node of an expression, for one element. Whatever takes time in
 proportion to a value spends its steps before it begins, and whatever is built is built step by step. So the
@@ -26,7 +26,7 @@ BITS_A_STEP = 512
 
 
 class TooCostly(AngariumError):
-    """A judgement would take more steps than it may."""
+    """An evaluation would take more steps than it may."""
 
 
 class FilterFailed(AngariumError):
@@ -34,7 +34,7 @@ class FilterFailed(AngariumError):
 
 
 class Work:
-    """The steps that a judgement may still take."""
+    """The steps that an evaluation may still take."""
 
     __slots__ = ("left",)
 

@@ -2,7 +2,7 @@
 
 Receivers of one host come back together. So each begins at a moment within `JITTER_MAX_S` that its name
 decides; one that asked for a pause has named the moment itself. From then on its bucket fills, which is empty
-by then: one attempt for each token is what all of them together can bear (`docs/decisions/offline-pings.md`).
+by then: one attempt for each token is what all of them together can take (`docs/decisions/offline-pings.md`).
 In relaxed order one attempt is in flight first, and twice as many after each round of successes without a
 failure.
 """

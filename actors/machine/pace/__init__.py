@@ -1,4 +1,4 @@
-"""Rules that learn how much a receiver can bear. They only ever lower what its configuration allows.
+"""Rules that learn how much a receiver can take. They only ever lower what its configuration allows.
 
 Read `pace` first: what is learnt, in a small value that only recorded facts change, and what a rule is.
 `quota_headers` reads what receivers say. A rule has the name by which a configuration asks for it: `headers`,

@@ -18,9 +18,13 @@ SLOW_PART = 0.1
 
 
 class CombinedRules(Struct, frozen=True):
-    """These rules, of which none knows another; without any, nothing is learnt."""
+    """These rules, of which none knows another; without any, nothing is learnt.
+
+    `concurrency`: the configured number of attempts in flight; a learnt one that is not lower is no limit.
+    """
 
     rules: tuple[PaceRule, ...] = ()
+    concurrency: float = inf
 
     def learn(self, pace: Pace, observed: Observation, now: float) -> Pace:
         """The pace after each rule has learnt."""
@@ -33,6 +37,7 @@ class CombinedRules(Struct, frozen=True):
         """The lowest of all limits."""
         per_second: float | None = None
         in_flight: int | None = None
+        fewest = self.concurrency
         resumes_at, limited_by, in_flight_by = 0.0, "", ""
         for rule in self.rules:
             found = rule.limits(pace, now)
@@ -41,8 +46,8 @@ class CombinedRules(Struct, frozen=True):
             if found.per_second is not None and (per_second is None or found.per_second < per_second):
                 per_second = found.per_second
                 limited_by = limited_by if resumes_at else found.limited_by
-            if found.in_flight is not None and (in_flight is None or found.in_flight < in_flight):
-                in_flight, in_flight_by = found.in_flight, found.in_flight_by
+            if found.in_flight is not None and found.in_flight < fewest:
+                in_flight, in_flight_by, fewest = found.in_flight, found.in_flight_by, found.in_flight
         return PaceLimits(
             per_second=per_second, in_flight=in_flight, resumes_at=resumes_at, limited_by=limited_by,
             in_flight_by=in_flight_by,
@@ -69,4 +74,4 @@ def _rules(adaptive: Adaptive, configured: RateLimit | None, concurrency: int) -
         rules.append(ConcurrencyRule(concurrency))
     if adaptive.smart:
         rules.append(SmartRule(limit, rate_min, inf if adaptive.rate_max is None else adaptive.rate_max))
-    return CombinedRules(tuple(rules))
+    return CombinedRules(tuple(rules), concurrency)

@@ -1,4 +1,4 @@
-"""The pace of a receiver: what was learnt about what it can bear. Small, and changed only by recorded facts.
+"""The pace of a receiver: what was learnt about what it can take. Small, and changed only by recorded facts.
 
 A rule is two pure functions: from a pace and an observation to a pace, and from a pace and a time to the
 limits in force. A limit that grows back is a function of time, so its growth needs no fact. A takeover
@@ -43,7 +43,7 @@ class InFlightLimit(Struct, frozen=True, gc=False, omit_defaults=True):
 class ProbedRate(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     """A rate that follows latency and refusals.
 
-    - `proven`: the highest rate that the receiver bore lately.
+    - `proven`: the highest rate that the receiver recently accepted.
     - `ceiling`: the rate at which trouble began; 0.0 as long as there was none.
     - `lowered_at`: when the rate was lowered last; `low`, `at`: to what, and when sending continues with
       it.
@@ -87,6 +87,10 @@ def not_ahead(pace: Pace, now: float) -> Pace:
     return pace
 
 
+PACE_RULES = ("headers", "after_429", "concurrency", "smart")
+"""The names of the rules, which are members of `adaptive`."""
+
+
 class PaceLimits(Struct, frozen=True, gc=False, kw_only=True):
     """The learnt limits in force; None: no other than the configured one.
 
@@ -99,6 +103,11 @@ class PaceLimits(Struct, frozen=True, gc=False, kw_only=True):
     resumes_at: float = 0.0
     limited_by: str = ""
     in_flight_by: str = ""
+
+    @property
+    def is_any(self) -> bool:
+        """True if any limit is in force."""
+        return bool(self.limited_by or self.in_flight_by)
 
 
 NOTHING_LEARNT, NO_PACE_LIMITS = Pace(), PaceLimits()

@@ -95,8 +95,10 @@ class SmartRule(Struct, frozen=True):
         return replace(self._lowered(known, observed, now), slow=True)
 
     def _lowered(self, known: ProbedRate, observed: Observation, now: float) -> ProbedRate:
-        # A rate that was borne before is no trouble only because there was little to send lately.
-        in_force = min(self._rate(known, now), max(observed.started_per_s, known.proven) or self.limit)
+        # A rate that was accepted before is not too high just because little was sent since, nor is the one
+        # to begin with, as long as there was no trouble.
+        proven = known.proven if known.ceiling else max(known.proven, START_RATE)
+        in_force = min(self._rate(known, now), max(observed.started_per_s, proven))
         accepted = observed.accepted_per_s or CUT_FACTOR * in_force
         again = known.ceiling > 0 and now - known.at < RETURN_S
         if again and observed.throttled == observed.answers:
@@ -104,7 +106,7 @@ class SmartRule(Struct, frozen=True):
         elif again:
             ceiling = max(CUT_FACTOR * known.ceiling, min(accepted, known.ceiling))
         else:
-            ceiling = min(in_force, max(CUT_FACTOR * known.proven, accepted))
+            ceiling = min(in_force, max(CUT_FACTOR * proven, accepted))
             if observed.refused and ceiling < known.ceiling:
                 ceiling *= YIELD_FACTOR
         ceiling = max(self.rate_min, ceiling)

@@ -170,6 +170,8 @@ def _step_for(
     position = entry.position if entry else event.position if event else 0
     if policy.offline.ping and pings_instead(state, policy, view, position, now):
         return _in_time(step_while_offline(state, view, now), now, ends_at, drops=view.has_unacked)
+    if event is None and not view.bounds.may_try_host:
+        return _wait(now, ends_at, Rule.DOWN_HOST_UNREAD, drops=False)
     if policy.batch is not None:
         batch = assemble(state, policy, policy.batch, view, now, entry)
         if not isinstance(batch, tuple):

@@ -23,7 +23,7 @@ def pings_instead(state: State, policy: Policy, view: View, position: int, now: 
 def step_while_offline(state: State, view: View, now: float) -> s.Step:
     """Make a ping, which takes a token and a turn like an attempt, and is recorded first."""
     if view.offline_ping_under_way:
-        return s.Rest(Rule.PINGING)
+        return s.WaitUntil(NEVER, Rule.PINGING)
     if not view.bounds.may_start:
         return s.Rest(Rule.UNREADY)
     if not view.bounds.may_reach:

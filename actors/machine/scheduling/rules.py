@@ -20,7 +20,9 @@ class Rule(Enum):
     is asked about the chosen event.
     """
 
-    BURIAL = "dead letters are owed, none is being stored, and all that was recorded is confirmed"
+    BURIAL = (
+        "dead letters are still to be stored, none is being stored, and all that was recorded is confirmed"
+    )
     UNCONFIGURED = "the receiver has no configuration that can be used (`without_policy.py`)"
     OPENING = "it has a configuration for the first time, or again after its removal"
     REMOVAL = "its configuration was removed and put again, and the removal is not carried out yet"
@@ -31,10 +33,14 @@ class Rule(Enum):
     IN_FLIGHT = "no further attempt may be in flight"
     DUPLICATE = "the oldest event without a number is settled, or a duplicate"
     UNPARKING = "all events that were only in the stream are settled"
-    GIVING_UP = "the event has to be given up, and one more dead letter may be owed"
-    READING = "the next event is only in the stream, and nothing holds it back"
+    GIVING_UP = (
+        "the event has to be given up, and there is room for one more dead letter that is still to be stored"
+    )
+    READING = "the next event is only in the stream, and nothing holds it back, not even its host"
     UNCONFIRMED = "a fact that must be confirmed before an attempt starts is not confirmed yet"
-    BURIALS_FULL = "the event has to be given up, and no further dead letter may be owed"
+    BURIALS_FULL = (
+        "the event has to be given up, and no room for one more dead letter that is still to be stored"
+    )
     OLDER_NODES_TRANSFORM = (
         "its transform cannot be recorded while a node lives that does not know transforms"
     )
@@ -49,6 +55,7 @@ class Rule(Enum):
     RETRYING = "the event failed, and its next attempt is not due yet"
     IN_HANDSHAKE = "it has not proved itself, and a handshake is under way"
     PINGING = "it is offline and gets pings in place of events, and one is under way"
+    DOWN_HOST_UNREAD = "its host cannot be connected to, and the event waits for its turn only in the stream"
     FETCHING = "the event is open, its body is not in memory, and no handshake comes first"
     BATCH_IN_FLIGHT = "the event goes with others, and one of them is in flight"
     LINGERING = "more events may come for the batch, which has not waited for as long as it may"

@@ -4,7 +4,6 @@ Without a valid token the answer is 401. A token for another tenant, or without 
 as for a missing resource, so that its holder does not learn whether there is one.
 """
 
-import asyncio
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,21 +14,19 @@ from litestar.handlers import BaseRouteHandler
 from msgspec import Struct
 
 from actors.ids import is_tenant
+from angarium.api.admission.token_uses import TokenUses
 from angarium.api.problems import ProblemRaised, hidden, method_not_allowed, unavailable
 from angarium.api.requests.headers import Headers, header, headers_by_name
 from angarium.api.requests.query_parameters import check_parameters, parameters_of
 from angarium.operations.tokens.secret import parse_token, proves
 from streams.buckets.api_tokens import Scope, Token, TokenStore
 
-USE_RECORDED_EVERY_S = 600.0
-"""Interval at which the use of a token is recorded."""
 _SCOPE = "angarium_scope"
 CALLER = "angarium_caller"
 API, GATE = "angarium_api", "angarium_gate"
 """Members of a request's state: what the process that serves it has."""
 _PARAMETER = re.compile(r"{[^}]*}")
 """A parameter in a path; routes of different methods may give it different names."""
-USES_RECORDED_AT_ONCE_MAX = 64
 
 
 class Caller(Struct, frozen=True):
@@ -78,11 +75,10 @@ def _methods(request: Request) -> set[str]:
 class Gate:
     """The gate of one process, open while `is_ready`. Each route states its scope by `needs`."""
 
-    def __init__(self, tokens: TokenStore, is_ready: Callable[[], bool]) -> None:
+    def __init__(self, tokens: TokenStore, uses: TokenUses, is_ready: Callable[[], bool]) -> None:
         self._tokens = tokens
+        self._uses = uses
         self._is_ready = is_ready
-        self._recorded_at: dict[str, float] = {}
-        self._recording: set[asyncio.Task[Any]] = set()
 
     def admitted(self, headers: Headers, needed: Scope, tenant: str | None) -> Caller:
         """The caller, if it is admitted; `tenant` is the one in the path, if any. Raises `ProblemRaised`."""
@@ -96,7 +92,7 @@ class Gate:
             )  # fmt: skip
         if needed not in found.token.scopes or not _sees(found.token, tenant):
             raise hidden()
-        self._record_use(found.id)
+        self._uses.record(found.id)
         return found
 
     def _identified(self, headers: Headers) -> Caller | None:
@@ -109,22 +105,15 @@ class Gate:
             return None
         return Caller(given.id, token)
 
-    def _record_use(self, token: str) -> None:
-        """Record from time to time that the token is used; the request does not wait for it."""
-        now = asyncio.get_running_loop().time()
-        if now - self._recorded_at.get(token, float("-inf")) < USE_RECORDED_EVERY_S:
-            return
-        if len(self._recording) >= USES_RECORDED_AT_ONCE_MAX:
-            return
-        self._recorded_at[token] = now
-        task = asyncio.ensure_future(self._tokens.note_use(token))
-        self._recording.add(task)
-        task.add_done_callback(self._recording.discard)
-
 
 def is_expired(token: Token) -> bool:
     """Return whether the time of a token is over."""
-    return token.expires_at is not None and token.expires_at <= datetime.now(UTC)
+    return is_past(token.expires_at)
+
+
+def is_past(end: datetime | None) -> bool:
+    """True if that time is over; None: it never is."""
+    return end is not None and end <= datetime.now(UTC)
 
 
 def _sees(token: Token, tenant: str | None) -> bool:

@@ -257,7 +257,7 @@ class Tails:
             stream.give(_event("missed", missed))
             stream.after = pages.next_attempt
         async with aclosing(pages.follow()) as found:
-            while not self._joins(stream, pages.place):
+            while not self._joins(stream, pages.read_to):
                 async with self._catch_ups.turn(stream.token.tenant):
                     page = await anext(found)
                 match page:
@@ -278,7 +278,7 @@ class Tails:
         """Let the stream join the live streams, if it has read as far as they have."""
         if self._pages is None:
             return True  # It has ended.
-        others = self._pages.place
+        others = self._pages.read_to
         if place.created != others.created or place.position < others.position:
             return False
         self._live.add(stream)

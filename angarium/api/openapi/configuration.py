@@ -53,7 +53,7 @@ DESCRIPTIONS = {
     "filter": "Only events with a body for which this JMESPath is true. Null: all that it subscribes to.",
     "region": "The regions whose events it gets, with those that name none; one label stands for a list of "
     "one. Empty or null: all.",
-    "adaptive": "How its pace adapts to what it can bear; it never exceeds its rate.",
+    "adaptive": "How its pace adapts to what it can take; it never exceeds its rate.",
     "Adaptive.headers": "The limits that its answers tell in headers count.",
     "Adaptive.after_429": "Each 429 halves the rate, which grows back by a tenth of the limit in 10 s.",
     "Adaptive.concurrency": "In relaxed order, refusals halve the number of attempts in flight.",

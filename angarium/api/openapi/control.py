@@ -17,6 +17,13 @@ class PauseState(Struct, frozen=True):
     paused: bool
 
 
+class ResumeResult(Struct, frozen=True, kw_only=True):
+    """The pause in the configuration of a receiver, and the learnt pace that is forgotten; null: none."""
+
+    paused: bool
+    forgotten_pace: dict[str, Any] | None
+
+
 class RotationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The time for which the earlier secrets sign as well, and what the new one signs with."""
 
@@ -70,10 +77,10 @@ PAUSE_RECEIVER = _described(
     {"paused": True},
 )
 RESUME_RECEIVER = _described(
-    "End a pause, a disablement, backoff and throttling",
-    PauseState,
+    "End a pause, a disablement, backoff and throttling, and forget the learnt pace",
+    ResumeResult,
     "The receiver continues, and this is recorded",
-    {"paused": False},
+    {"paused": False, "forgotten_pace": None},
 )
 PING_RECEIVER = _described(
     "Post a ping to a receiver", PingResult, "The receiver's answer; 200 even if the receiver failed",

@@ -17,7 +17,7 @@ from angarium.api.openapi.dead_letters import RedriveRequest
 from angarium.api.openapi.jobs import ReplayRequest
 from angarium.api.openapi.publishing import BatchItem
 from angarium.api.openapi.receivers import TransformTrialRequest, TrialRequest
-from angarium.api.openapi.tokens import TokenRequest
+from angarium.api.openapi.tokens import PortalLinkRequest, TokenRequest
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
 from angarium.operations.receiver_list.health import ReceiverHealth
 
@@ -27,6 +27,7 @@ DOCUMENT_PATH = "/openapi.json"
 
 BODIES = (
     BatchItem,
+    PortalLinkRequest,
     RedriveRequest,
     ReplayRequest,
     RotationRequest,
@@ -114,7 +115,7 @@ def _state_schemas() -> dict[str, Any]:
     }
     members["health"] = {
         "anyOf": [{"$ref": REFERENCE.format(name=ReceiverHealth.__name__)}, {"type": "null"}],
-        "description": "With `health=true`: its pace, and what limits it.",
+        "description": "With `health=true`: its throughput, and what limits it.",
     }
     members["at"] = instant | {"description": "With `at`: the time of this state."}
     members["recorded_at"] = {

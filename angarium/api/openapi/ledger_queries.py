@@ -255,7 +255,8 @@ GET_AUDIT = _described(
         "attempts": 2, "limits": [{"at": None, "per_second": 10.0, "burst": 10}],
         "windows": [{"length_s": 1.0, "at": "2026-11-22T20:00:00.120Z", "attempts": 1, "allowed": 20,
                      "exceeded": 0}],
-        "chart": [{"at": "2026-11-22T20:00:00.120Z", "attempts": 2, "most": 1, "allowed": 20}],
+        "chart": [{"at": "2026-11-22T20:00:00.120Z", "attempts": 2, "most": 1, "allowed": 20,
+                   "learnt_min": None, "learnt_max": None, "limited_by": None}],
         "ledger": _LEDGER,
     },
 )  # fmt: skip

@@ -9,6 +9,12 @@ from msgspec import Meta, Struct
 from angarium.api.openapi.shared_texts import body, operation, problems, result
 from angarium.operations.tokens.create import NOTE_MAX, RATE_MAX
 from angarium.operations.tokens.listing import ListedToken
+from angarium.operations.tokens.portal_links import (
+    LINK_LASTS_MAX_S,
+    LINK_LASTS_MIN_S,
+    LINK_LASTS_S,
+    LINK_NOTE_MAX,
+)
 from streams.buckets.api_tokens import Scope
 
 LASTS_MAX_S = 100 * 366 * 86_400.0
@@ -42,6 +48,24 @@ class CreatedTokenDocument(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     rate: float | None
     note: str
+
+
+class PortalLinkRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A link to make, valid for `lasts_s`; with `manage`, its holders may also change receivers."""
+
+    manage: bool = False
+    lasts_s: Annotated[float, Meta(ge=LINK_LASTS_MIN_S, le=LINK_LASTS_MAX_S)] = LINK_LASTS_S
+    note: Annotated[str, Meta(max_length=LINK_NOTE_MAX)] = ""
+
+
+class PortalLinkDocument(Struct, frozen=True, kw_only=True):
+    """A link that signs in to the console, and the id of its token; only this answer shows the link."""
+
+    id: str
+    url: str
+    tenant: str
+    scopes: tuple[Scope, ...]
+    expires_at: datetime | None
 
 
 _REQUEST = {"tenant": "acme", "scopes": ["publish"], "lasts_s": 7776000, "rate": 100, "note": "the shop"}
@@ -84,3 +108,18 @@ REVOKE_TOKEN: dict[str, Any] = {
         **problems(422),
     },
 }
+CREATE_PORTAL_LINK: dict[str, Any] = {
+    "summary": "Make a link to the console",
+    "tags": ["tokens"],
+    "operation_class": operation(
+        body("Its rights and its validity.", {"application/json": {"manage": False, "lasts_s": 3600}},
+             "PortalLinkRequest", required=False),
+    ),
+    "responses": {
+        201: result(PortalLinkDocument, "The link; only this answer shows it", {
+            "id": "k3f6w2m5qzra", "tenant": "acme", "scopes": ["read"], "expires_at": "2026-11-22T21:00:00Z",
+            "url": "https://hooks.example.com/console/portal/acme#ang_k3f6w2m5qzra_" + "x" * 43,
+        }),
+        **problems(400, 408, 409, 413, 415, 422),
+    },
+}  # fmt: skip

@@ -6,7 +6,7 @@ from litestar.params import QueryParameter
 
 from angarium.operations.jobs.listing import JobPageStart
 from angarium.operations.ledger_queries.page_start import PageStart
-from streams.timed.listing import ListStart
+from streams.timed.listing import ListKey
 
 PAGE_MAX = 200
 
@@ -65,17 +65,17 @@ def cursor_of_job(place: JobPageStart | None) -> str | None:
     return None if place is None else f"{place.began_us}-{place.id}"
 
 
-def list_start_of(cursor: str | None) -> ListStart | None:
-    """The place that a cursor names in the list of waiting events."""
+def list_key_of(cursor: str | None) -> ListKey | None:
+    """The key that a cursor names in the list of waiting events."""
     if cursor is None:
         return None
     second, _, position = cursor.partition("-")
-    return ListStart(int(second), int(position))
+    return ListKey(int(second), int(position))
 
 
-def cursor_of_entry(place: ListStart | None) -> str | None:
-    """The cursor that names a place in the list of waiting events."""
-    return None if place is None else f"{place.second}-{place.position}"
+def cursor_of_entry(key: ListKey | None) -> str | None:
+    """The cursor that names a key in the list of waiting events."""
+    return None if key is None else f"{key.second}-{key.position}"
 
 
 def start_of(cursor: str | None) -> PageStart | None:

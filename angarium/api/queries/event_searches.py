@@ -29,7 +29,10 @@ async def search_streams(
     )  # fmt: skip
     try:
         async with asyncio.timeout(SEARCH_TIMEOUT_S):
-            return await search_event(api.access, event, tenant, recorded, bounds, why_unrecorded)
+            return await search_event(
+                api.access, event, tenant, recorded, bounds, why_unrecorded,
+                existing=api.names.of_tenant(tenant), recently=api.recently,
+            )  # fmt: skip
     except TimeoutError:
         text = f"the search took longer than {SEARCH_TIMEOUT_S:g} s"
         return NotDone(kind="unavailable", text=text)

@@ -18,6 +18,7 @@ from angarium.api.openapi.control import (
     VERIFY_RECEIVER,
     PauseState,
     PingResult,
+    ResumeResult,
     VerifyResult,
 )
 from angarium.api.problems import Fault, invalid, result_of
@@ -46,7 +47,9 @@ async def get_receiver_state(
     tenant: FromPath[str],
     name: FromPath[str],
     api: InjectedApi,
-    health: Annotated[bool, QueryParameter(description="Also show its pace, and what limits it.")] = False,
+    health: Annotated[
+        bool, QueryParameter(description="Also show its throughput, and what limits it.")
+    ] = False,
     at: Moment = None,
 ) -> StateDocument:
     """Show the live state of a receiver; with `at`, its state at that time, from the ledger."""
@@ -82,11 +85,11 @@ async def pause_receiver(
 @post(f"{PATH}/resume", status_code=200, opt=needs("manage"), **RESUME_RECEIVER)
 async def resume_receiver(
     tenant: FromPath[str], name: FromPath[str], api: InjectedApi, access: InjectedAccess
-) -> PauseState:
-    """End a pause, a disablement, backoff and throttling."""
+) -> ResumeResult:
+    """End a pause, a disablement, backoff and throttling, and forget the learnt pace."""
     with api.control_limits.admit(tenant):
-        result_of(await resume(access, f"{tenant}.{name}"))
-    return PauseState(paused=False)
+        resumed = result_of(await resume(access, f"{tenant}.{name}"))
+    return ResumeResult(paused=False, forgotten_pace=msgspec.to_builtins(resumed.forgotten_pace))
 
 
 @post(f"{PATH}/ping", status_code=200, opt=needs("manage"), **PING_RECEIVER)

@@ -28,7 +28,7 @@ from angarium.api.openapi.ledger_queries import (
 from angarium.api.problems import Fault, invalid
 from angarium.api.queries.ask_ledger import ask_ledger, period_ms
 from angarium.api.queries.cursors import MinuteCursor, PageSize, TimeCursor, cursor_of, start_of
-from angarium.api.queries.journeys import JourneyCursor, journey_of_event
+from angarium.api.queries.journeys import AskedEvent, JourneyCursor, journey_of_event
 from angarium.api.queries.times import Moment, moment, seconds
 from angarium.ledger.ledger_answers import AttemptFilter
 from angarium.operations.ledger_queries.attempts import attempts_page
@@ -139,7 +139,7 @@ async def get_event(
     cursor: JourneyCursor = None,
 ) -> JourneyPage:
     """Show an event's deliveries to the tenant's receivers, and where it still waits."""
-    return await journey_of_event(api, tenant, event, limit, cursor)
+    return await journey_of_event(api, AskedEvent(tenant=tenant, event=event, limit=limit, cursor=cursor))
 
 
 @get("/v1/tenants/{tenant:str}/top", opt=needs("read"), **GET_TOP)

@@ -15,7 +15,7 @@ from angarium.api.api_state import InjectedAccess, InjectedApi
 from angarium.api.openapi.control import ERASE_EVENT, GET_ERASURE
 from angarium.api.openapi.publishing import CANCEL_TIMED, LIST_TIMED, TimedEventList
 from angarium.api.problems import ProblemRaised, result_of
-from angarium.api.queries.cursors import LaterCursor, PageSize, cursor_of_entry, list_start_of
+from angarium.api.queries.cursors import LaterCursor, PageSize, cursor_of_entry, list_key_of
 from angarium.operations.events.cancel_timed import CancelledEvents, cancel_timed
 from angarium.operations.events.erase import ErasureStatus, get_erasure, request_erasure
 from angarium.operations.events.list_timed import list_timed
@@ -70,7 +70,7 @@ async def list_waiting(
 ) -> TimedEventList:
     """List the timed events of a tenant, the next first."""
     with api.control_limits.admit(tenant):
-        found = result_of(await list_timed(access, tenant, receiver, limit, list_start_of(cursor)))
+        found = result_of(await list_timed(access, tenant, receiver, limit, list_key_of(cursor)))
     return TimedEventList(events=found.events, next_cursor=cursor_of_entry(found.next))
 
 

@@ -8,18 +8,23 @@ from litestar.params import FromPath
 from angarium.api.admission.gate import needs
 from angarium.api.api_state import InjectedAccess, InjectedApi
 from angarium.api.openapi.tokens import (
+    CREATE_PORTAL_LINK,
     CREATE_TOKEN,
     LIST_TOKENS,
     REVOKE_TOKEN,
     CreatedTokenDocument,
+    PortalLinkDocument,
+    PortalLinkRequest,
     TokenPage,
     TokenRequest,
 )
 from angarium.api.problems import result_of
 from angarium.api.queries.cursors import NameCursor, PageSize, after_name, cursor_after
 from angarium.api.requests.bodies import decoded, json_body
+from angarium.operations.tokens import portal_links
 from angarium.operations.tokens.create import NewToken, create
 from angarium.operations.tokens.listing import all_tokens
+from angarium.operations.tokens.portal_links import NewPortalLink
 from angarium.operations.tokens.revoke import revoke
 
 
@@ -53,6 +58,20 @@ async def create_token(
     )  # fmt: skip
     headers = {"cache-control": "no-store", "location": f"/v1/tokens/{made.id}"}
     return Response(shown, status_code=201, headers=headers)
+
+
+@post("/v1/tenants/{tenant:str}/portal-links", status_code=201, opt=needs("operate"), **CREATE_PORTAL_LINK)
+async def create_portal_link(
+    request: Request[Any, Any, Any], tenant: FromPath[str], api: InjectedApi, access: InjectedAccess
+) -> Response[PortalLinkDocument]:
+    """Make a link that signs the people of a tenant in to the console."""
+    asked = decoded(await json_body(request, api.limits) or b"{}", PortalLinkRequest)
+    new = NewPortalLink(tenant=tenant, manage=asked.manage, lasts_s=asked.lasts_s, note=asked.note)
+    made = result_of(await portal_links.create_portal_link(access, new))
+    shown = PortalLinkDocument(
+        id=made.id, url=made.url, tenant=tenant, scopes=made.token.scopes, expires_at=made.token.expires_at
+    )
+    return Response(shown, status_code=201, headers={"cache-control": "no-store"})
 
 
 @delete("/v1/tokens/{token_id:str}", status_code=204, opt=needs("operate"), **REVOKE_TOKEN)

@@ -62,14 +62,19 @@ async def line_process(module: str) -> AsyncIterator[LineProcess]:
 
 
 @asynccontextmanager
-async def serving_api(directory: Path, settings: Mapping[str, Setting]) -> AsyncIterator[tuple[int, int]]:
-    """`angarium api` with these settings: its port, and its pid (0 if the system does not show it)."""
+async def serving_api(
+    directory: Path, settings: Mapping[str, Setting], ready_timeout_s: float = READY_TIMEOUT_S
+) -> AsyncIterator[tuple[int, int]]:
+    """`angarium api` with these settings: its port, and its pid (0 if the system does not show it).
+
+    It is ready when it has read all configurations.
+    """
     log, config = directory / "api.log", directory / "api.toml"
     config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
     command = [*package_check.python(), "-m", "angarium", "api", "--port", "0", "--config", str(config)]
     child = await Child.spawn(command, log=log, grace_s=STOP_AFTER_S, inherit=[], environ=clean_environment())
     try:
-        async with asyncio.timeout(READY_TIMEOUT_S):
+        async with asyncio.timeout(ready_timeout_s):
             while (found := _SERVING.search(log.read_bytes())) is None:
                 if child.has_ended:
                     raise click.ClickException(f"the API ended by itself: {log.read_text()}")

@@ -22,6 +22,7 @@ FEW_SHARDS = 8
 
 FIGURE_HEADINGS = ("measure", "figure")
 CALLS_HEADINGS = ("calls a delivery", "strict", "relaxed", "fanned out")
+PAGE_HEADINGS = ("page", "bytes", "first", "p50", "p99")
 ISOLATION_HEADINGS = ("with", "p50", "p99", "worst", "memory", "unacked")
 
 
@@ -216,6 +217,22 @@ def ledger(attempts: int, receivers: int, seconds: float, location: str | None, 
     _run(measure, plan, as_json, FIGURE_HEADINGS, _ledger_rows)
 
 
+@bench.command("console", short_help="Measure the pages of the console, with very many receivers.")
+@click.option("--receivers", default=100_000, show_default=True, type=click.IntRange(100))
+@click.option("--attempts", default=1_000_000, show_default=True, type=click.IntRange(1000),
+              help="Attempts in the ledger; ten million take some minutes and 3 GB.")  # fmt: skip
+@click.option("--rounds", default=50, show_default=True, type=click.IntRange(1, 1000),
+              help="Times that each page is asked for.")  # fmt: skip
+@with_shards
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
+def console_pages(rounds: int, as_json: bool, **plan: int) -> None:
+    """Measure how long the server takes for each page of the console: the first time, and later."""
+    from angarium.bench.console.crowd import CrowdPlan
+    from angarium.bench.console.pages import PagesPlan, measure
+
+    _run(measure, PagesPlan(crowd=CrowdPlan(**plan), rounds=rounds), as_json, PAGE_HEADINGS, _page_rows)
+
+
 @bench.command("all", short_help="Run all of them with their defaults: about ten minutes.")
 @click.option("--json", "as_json", is_flag=True, help="Print only the figures, in JSON.")
 def whole(as_json: bool) -> None:
@@ -326,17 +343,17 @@ def _api_rows(figures: Any) -> list[tuple[str, str]]:
         (f"publish to arrival at {rate}/s, p50", f"{figures.p50_ms:.1f} ms"),
         (f"publish to arrival at {rate}/s, p99", f"{figures.p99_ms:.1f} ms"),
     ]
-    paces = {
+    costs = {
         "single publish": figures.single,
         "event in batches": figures.batched,
         "bare request": figures.bare,
     }
-    for what, pace in paces.items():
-        if pace.server_cpu_us is not None and pace.nats_cpu_us is not None:
-            rows.append((f"CPU per {what}: its server", f"{pace.server_cpu_us:.1f} µs"))
-            if pace is not figures.bare:
-                rows.append(("  nats-server", f"{pace.nats_cpu_us:.1f} µs"))
-        rows.append(("  the client", f"{pace.client_cpu_us:.1f} µs"))
+    for what, cost in costs.items():
+        if cost.server_cpu_us is not None and cost.nats_cpu_us is not None:
+            rows.append((f"CPU per {what}: its server", f"{cost.server_cpu_us:.1f} µs"))
+            if cost is not figures.bare:
+                rows.append(("  nats-server", f"{cost.nats_cpu_us:.1f} µs"))
+        rows.append(("  the client", f"{cost.client_cpu_us:.1f} µs"))
     return rows
 
 
@@ -356,6 +373,14 @@ def _ledger_rows(figures: Any) -> list[tuple[str, str]]:
         ("  behind at worst", f"{figures.behind_s:.1f} s"),
     ]
     return rows + [(what, f"{took_ms:.1f} ms") for what, took_ms in figures.queries_ms.items()]
+
+
+def _page_rows(figures: Any) -> list[tuple[str, ...]]:
+    rows = [
+        (each.path, f"{each.size:,}", *(f"{ms:.0f} ms" for ms in (each.first_ms, each.p50_ms, each.p99_ms)))
+        for each in figures.pages
+    ]
+    return [*rows, (f"load of the machine: {figures.load:.1f}", "", "", "", "")]
 
 
 def _fanout_rows(figures: Any) -> list[tuple[str, str]]:

@@ -12,12 +12,13 @@ from angarium.terminal.run import run_long
 )
 @click.option("--json", "as_json", is_flag=True, help="Print only the verdict, in JSON.")
 def demo(as_json: bool) -> None:
-    """Deliver some hundred real payloads to seven receivers, kill the node half-way, and check the result.
+    """Deliver some hundred real payloads to eight receivers, kill the node half-way, and check the result.
 
     One receiver is healthy and proves itself before the first event, one is limited to 20 requests a second,
     one is flaky, one is dead for the first seconds, one is slow and in relaxed order, one gets up to 20
-    events in a request, and one rejects events, which are then redriven. Each event goes to all receivers
-    that subscribe to its type. The node is killed with -9 half-way and started again.
+    events in a request, one rejects events, which are then redriven, and one has a hidden limit of 20
+    requests a second, which is found. Each event goes to all receivers that subscribe to its type. The node
+    is killed with -9 half-way and started again.
     At the end each promise is checked against the receivers' own records. The exit status is 1 if one was
     broken. Takes less than a minute.
     """

@@ -71,6 +71,11 @@ def nodes(parameter: str) -> Callable[[Command], Command]:
     )
 
 
+def one_tenant(parameter: str) -> Callable[[Command], Command]:
+    """The argument that names one tenant."""
+    return click.argument(parameter, metavar="TENANT", callback=_tenant)
+
+
 def tenant(parameter: str) -> Callable[[Command], Command]:
     """The argument that may name a tenant."""
     return click.argument(parameter, metavar="[TENANT]", required=False, callback=_tenant)

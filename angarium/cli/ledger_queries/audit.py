@@ -37,7 +37,8 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
     """Check that the attempts to a receiver kept its rate limit, in every window.
 
     In any window of t seconds at most burst + rate * t attempts may start. Windows of one second and of the
-    burst's length are checked. The exit status is 1 if more did.
+    burst's length are checked. The exit status is 1 if more did. Where a learnt rate held the receiver below
+    that, the audit shows it with the rate that was sent.
     """
     from angarium.cli.ledger_queries import audit_plot
     from angarium.cli.ledger_queries.ask_ledger import ask_ledger, period_ms, show_notes
@@ -109,4 +110,14 @@ def _bar(bar: "Bar", chart: "list[Bar]") -> str:
     scale = max(max(each.most, each.allowed or 0) for each in chart) or 1
     drawn = "#" * round(bar.most / scale * BAR_WIDTH)
     allowed = "" if bar.allowed is None else f" of {bar.allowed}"
-    return f"  {text(bar.at)}  {drawn:{BAR_WIDTH}}  {bar.most}{allowed} a second"
+    return f"  {text(bar.at)}  {drawn:{BAR_WIDTH}}  {bar.most}{allowed} a second{_learnt(bar)}"
+
+
+def _learnt(bar: "Bar") -> str:
+    """The learnt rate in a part of the period, after the rate that was sent; empty if none held."""
+    learnt = bar.learnt
+    if learnt is None:
+        return ""
+    shown = [f"{rate:.3g}" for rate in (learnt.lowest, learnt.highest)]
+    rates = " to ".join(dict.fromkeys(shown))
+    return f"; {learnt.sent:.3g} a second on average, learnt rate {rates} ({learnt.limited_by})"

@@ -21,7 +21,7 @@ LIMIT_WIDTH = 2.0
 ROUNDED_BY = 2.0
 FONT = "font-family='system-ui, sans-serif'"
 INK, FAINT, GRID = "#1f2933", "#9aa5b1", "#e4e7eb"
-BAR, OVER, LIMIT = "#3e7cb1", "#c8553d", "#c8553d"
+BAR, OVER, LIMIT, LEARNT = "#3e7cb1", "#c8553d", "#c8553d", "#d9a441"
 PIXELS_PER_UNIT = 2
 """Resolution of a PNG: it stays sharp on a screen with small pixels."""
 
@@ -82,10 +82,14 @@ def draw(path: Path, found: "Audit", verdict: str) -> None:
 
 
 def chart(found: "Audit", verdict: str) -> Iterator[Shape]:
-    """The chart: a bar for each part of the period, as high as its busiest second; a line at the limit."""
+    """The chart: a bar for each part of the period, as high as its busiest second; a line at the limit.
+
+    Two more lines show the lowest and the highest learnt rate, where one held.
+    """
     from angarium.operations.ledger_queries.ledger_access import text
 
-    top = max([1, *(max(each.most, each.allowed or 0) for each in found.chart)])
+    learnt = [each.learnt.highest for each in found.chart if each.learnt is not None]
+    top = max([1, *(max(each.most, each.allowed or 0) for each in found.chart), *learnt])
     room, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     width = room / max(1, len(found.chart))
 
@@ -94,7 +98,8 @@ def chart(found: "Audit", verdict: str) -> Iterator[Shape]:
 
     yield Label(LEFT, 28, found.receiver, size=18, color=INK)
     yield Label(LEFT, 48, f"{verdict}; {found.attempts} attempts")
-    yield Label(WIDTH - RIGHT, 48, "attempts in the busiest second, and the limit", anchor="end")
+    limits = "the limit, and the learnt rate" if learnt else "and the limit"
+    yield Label(WIDTH - RIGHT, 48, f"attempts in the busiest second, {limits}", anchor="end")
     for line in range(GRID_LINES + 1):
         value = top * line / GRID_LINES
         yield Line(LEFT, y(value), room, GRID, GRID_WIDTH)
@@ -102,10 +107,16 @@ def chart(found: "Audit", verdict: str) -> Iterator[Shape]:
     for number, each in enumerate(found.chart):
         x, over = LEFT + number * width, each.allowed is not None and each.most > each.allowed
         said = f"{text(each.at)}: {each.attempts} attempts, {each.most} in the busiest second"
+        held = each.learnt
+        if held is not None:
+            said += f"; learnt rate {held.lowest:.3g} to {held.highest:.3g} ({held.limited_by})"
         begin, height, color = y(each.most), TOP + high - y(each.most), OVER if over else BAR
         yield Rectangle(x + width * 0.1, begin, width * 0.8, height, color, said)
         if each.allowed is not None:
             yield Line(x, y(each.allowed), width, LIMIT, LIMIT_WIDTH)
+        if held is not None:
+            for rate in (held.lowest, held.highest):
+                yield Line(x, y(rate), width, LEARNT, LIMIT_WIDTH)
     if found.chart:
         below, parts = HEIGHT - BOTTOM + 20, [each.at for each in found.chart]
         end = parts[-1] + (parts[1] - parts[0] if len(parts) > 1 else 1000)

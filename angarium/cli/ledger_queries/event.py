@@ -38,8 +38,8 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
 
     The attempts are from the ledger; of more than 100 the first and the last 50 are shown. For receivers that
     have not started on the event, and for replays and redrives of it, NATS is asked where it waits: its
-    place, why, and when its turn comes. The exit status is 1 if no receiver is listed, and it was not erased,
-    does not wait to be routed, and is no dead letter either.
+    place, why, and when its turn comes. The exit status is 1 if no receiver is listed, and it was not erased
+    or cancelled, does not wait to be routed or for its time, and is no dead letter either.
     """
     if not event_id:
         raise click.UsageError("the id of the event is empty")
@@ -56,7 +56,9 @@ def event(event_id: str, tenant: str | None, as_json: bool, **given: Any) -> Non
         waiting, erased, due, unknown = [], [], [], [f"where it waits is not known: {search.sentence}"]
     else:
         waiting, erased, due, unknown = search.waiting, search.erased, search.due, search.notes
-    elsewhere = not isinstance(search, NotDone) and (search.unrouted or search.letter is not None)
+    elsewhere = not isinstance(search, NotDone) and (
+        search.unrouted or search.timed or search.letter is not None
+    )
     if not (found.deliveries or waiting or erased or elsewhere):
         reasons, intro = [*unknown, *found.ledger.notes], f"no attempt of the event {event_id} is recorded"
         if not isinstance(search, NotDone):

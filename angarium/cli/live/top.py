@@ -42,7 +42,7 @@ def top(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show the receivers whose events wait longest: phase, backlog, pace, and what limits it.
+    """Show the receivers whose events wait longest: phase, backlog, throughput, and what limits it.
 
     This is live, from what nodes record: no ledger is needed, and no node is asked. The data is a few seconds
     old. With --within: the receivers that failed or were late in that period, from the ledger.
@@ -61,7 +61,7 @@ def top(
 async def _watch(
     settings: Settings, tenant: str | None, every_s: float | None, limit: int, *, wide: bool, as_json: bool
 ) -> None:
-    """Show one picture after the other, until Ctrl-C or SIGTERM; without a pace only one."""
+    """Show one screen after the other, until Ctrl-C or SIGTERM; without an interval only one."""
     import asyncio
     import time
     from contextlib import suppress
@@ -87,19 +87,19 @@ async def _watch(
                     await asyncio.sleep(every_s)
                     continue
                 lost_at = ""
-                picture = await done(access, found)
+                screen = await done(access, found)
                 if as_json:
-                    output.say_json(picture)
+                    output.say_json(screen)
                 else:
-                    show(picture, wide=wide, again=every_s is not None)
-                if tenant is not None and not picture.count:
+                    show(screen, wide=wide, again=every_s is not None)
+                if tenant is not None and not screen.count:
                     names.note_unknown(tenant)
                 if every_s is None:
                     return
                 await asyncio.sleep(every_s)
 
 
-def show(picture: "TopScreen", *, wide: bool, again: bool) -> None:
+def show(screen: "TopScreen", *, wide: bool, again: bool) -> None:
     """Print the table; `again`: over the one before, or below it if the terminal cannot redraw."""
     from angarium import quantities
     from angarium.cli.receivers import table
@@ -107,31 +107,31 @@ def show(picture: "TopScreen", *, wide: bool, again: bool) -> None:
     if again:
         if output.can_redraw():
             output.clear()
-        output.say(f"{_summary(picture)}\n")
-    now = quantities.parse_time(picture.at, 0.0)
+        output.say(f"{_summary(screen)}\n")
+    now = quantities.parse_time(screen.at, 0.0)
     all_of_it = wide or not output.is_terminal()
     columns = table.TOP_COLUMNS
-    rows = [table.cells(row, columns, now) for row in picture.receivers]
+    rows = [table.cells(row, columns, now) for row in screen.receivers]
     output.say_table(columns, rows, cut=() if all_of_it else table.TOP_CUT, wide=all_of_it)
-    if not again and picture.age_s >= AGE_SHOWN_FROM_S:
-        output.note(f"note: {_as_of(picture)}")
-    for note in picture.notes:
+    if not again and screen.age_s >= AGE_SHOWN_FROM_S:
+        output.note(f"note: {_as_of(screen)}")
+    for note in screen.notes:
         output.note(f"note: {output.visible(note)}")
     if again and not output.can_redraw():
         output.say()
 
 
-def _summary(picture: "TopScreen") -> str:
-    at = picture.at[11:19]
-    waits = f"{picture.waiting} waiting for {picture.behind} of {picture.count} receivers"
-    pace = f"{picture.in_per_s:.0f}/s in, {picture.out_per_s:.0f}/s out"
-    as_of = f", {_as_of(picture)}" if picture.age_s >= AGE_SHOWN_FROM_S else ""
-    return f"{at}Z  {waits}, {pace}{as_of}"
+def _summary(screen: "TopScreen") -> str:
+    at = screen.at[11:19]
+    waits = f"{screen.waiting} waiting for {screen.behind} of {screen.count} receivers"
+    throughput = f"{screen.in_per_s:.0f}/s in, {screen.out_per_s:.0f}/s out"
+    as_of = f", {_as_of(screen)}" if screen.age_s >= AGE_SHOWN_FROM_S else ""
+    return f"{at}Z  {waits}, {throughput}{as_of}"
 
 
-def _as_of(picture: "TopScreen") -> str:
+def _as_of(screen: "TopScreen") -> str:
 
-    return f"as of {age_text(picture.age_s)} ago"
+    return f"as of {age_text(screen.age_s)} ago"
 
 
 def _title(text: str) -> None:

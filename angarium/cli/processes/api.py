@@ -24,7 +24,14 @@ CHECKED = "checked"
     "--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on; 0 is any free one."
 )
 @options.settings_flags(
-    "api", "api_monitor", "cors_origins", "max_body", "ledger", *options.CONNECTION, *options.SEALING
+    "api",
+    "api_monitor",
+    "cors_origins",
+    "console_url",
+    "max_body",
+    "ledger",
+    *options.CONNECTION,
+    *options.SEALING,
 )
 def api(host: str | None, port: int | None, **given: Any) -> None:
     """Serve the HTTP API until Ctrl-C: publish and manage with curl. Run as many as you like.

@@ -39,7 +39,7 @@ def draft(text: bytes | None, given: dict[str, Any]) -> NewConfiguration:
 
 
 def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any]:
-    """The members that flags name; with `partial`, a burst may come without a rate."""
+    """The members that flags name; with `partial`, burst and margin may come without a rate."""
     members: dict[str, Any] = {}
     for _, path, _, _ in MEMBERS:
         outer, _, inner = path.partition(".")
@@ -48,13 +48,13 @@ def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any
                 members.setdefault(outer, {})[inner] = value
             else:
                 members[outer] = value
-    burst = members.pop("burst", None)
+    of_rate = {each: members.pop(each) for each in ("burst", "margin") if each in members}
     if "rate" in members:
-        members["rate"] = _rate(members["rate"], burst)
-    elif burst is not None and partial:
-        members["rate"] = {"burst": burst}
-    elif burst is not None:
-        raise click.UsageError("--burst needs --rate; give that too")
+        members["rate"] = _rate(members["rate"], **of_rate)
+    elif of_rate and partial:
+        members["rate"] = of_rate
+    elif of_rate:
+        raise click.UsageError(f"--{next(iter(of_rate))} needs --rate; give that too")
     if given["events"] and given["direct_only"]:
         raise click.UsageError("--event and --direct-only contradict each other; give one")
     if given["events"] or given["direct_only"]:
@@ -68,15 +68,19 @@ def from_flags(given: dict[str, Any], *, partial: bool = False) -> dict[str, Any
     return members
 
 
-def _rate(text: str, burst: int | None) -> dict[str, Any] | list[dict[str, Any]]:
+def _rate(
+    text: str, burst: int | None = None, margin: float | None = None
+) -> dict[str, Any] | list[dict[str, Any]]:
     """The member `rate`: a list if the text names several rates. Raises click.UsageError."""
     rates = [
         options.quantity("--rate", quantities.parse_rate, each.strip(), burst) for each in text.split(",")
     ]  # fmt: skip
     if len(rates) > 1 and burst is not None:
         raise click.UsageError("--burst needs a single --rate; give several with their bursts as JSON")
-    found: list[dict[str, Any]] = [{"limit": each.limit, "per": each.per} for each in rates]
-    return found if len(found) > 1 else found[0] | ({"burst": burst} if burst else {})
+    more: dict[str, Any] = {"burst": burst} if burst else {}
+    more |= {} if margin is None else {"margin": margin}
+    found: list[dict[str, Any]] = [{"limit": each.limit, "per": each.per} | more for each in rates]
+    return found if len(found) > 1 else found[0]
 
 
 def take_away(members: dict[str, Any], path: str) -> None:
@@ -104,7 +108,7 @@ def document(done: PutResult) -> dict[str, Any]:
 def outcome(done: PutResult) -> Iterator[str]:
     """Reports the result, line by line."""
     if done.replaced and not done.changes:
-        yield f"{done.receiver} is unchanged (revision {done.revision})"
+        yield f"put {done.receiver} again, unchanged (revision {done.revision})"
     else:
         yield f"{'replaced' if done.replaced else 'put'} {done.receiver} (revision {done.revision})"
     yield from (f"  {change}" for change in done.changes if done.replaced)

@@ -73,8 +73,9 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
     ("--filter", "filter", str, "Only events with a body for which this JMESPath is true: total > `100`."),
     ("--rate", "rate", str, "Attempts a second, minute or hour: 10/second, or several such as 10/s,500/min."),
     ("--burst", "burst", int, "Number of attempts that may start at once."),
+    ("--margin", "margin", float, "Share of each --rate that is used, 0.1 to 1."),
 )
-"""Flag, member (`rate` and `burst` are one), kind, and help text."""
+"""Flag, member (`rate`, `burst` and `margin` are one), kind, and help text."""
 
 
 def parameter(member: str) -> str:

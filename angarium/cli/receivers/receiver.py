@@ -9,11 +9,11 @@ from actors.machine.scheduling.phases import PHASES
 from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import perform
 from angarium.cli.receivers.edit import edit
+from angarium.cli.receivers.filter_trial import filter_trial
 from angarium.cli.receivers.flags import SECRET_KINDS, flags
 from angarium.cli.receivers.rotate import rotate_secret
 from angarium.cli.receivers.set import set_members
 from angarium.cli.receivers.transform_trial import transform_trial
-from angarium.cli.receivers.trial import trial
 from angarium.terminal import output
 from angarium.terminal.run import confirm
 
@@ -37,7 +37,7 @@ def _secret(_: click.Context, __: click.Parameter, value: str | None) -> str | N
     return value
 
 
-for _command in (set_members, edit, rotate_secret, trial, transform_trial):
+for _command in (set_members, edit, rotate_secret, filter_trial, transform_trial):
     receiver.add_command(_command)
 
 
@@ -187,7 +187,10 @@ def pause(name: str, as_json: bool, **given: Any) -> None:
     from angarium.operations.control_requests.operator_actions import pause
 
     perform(options.settings_of(given), lambda access: pause(access, name))
-    _say_paused(name, paused=True, as_json=as_json)
+    if as_json:
+        output.say_json({"receiver": name, "paused": True})
+    else:
+        output.say(f"{name} is paused")
 
 
 @receiver.command(short_help="Resume a paused, disabled or throttled receiver.")
@@ -195,18 +198,14 @@ def pause(name: str, as_json: bool, **given: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @options.settings_flags(*options.CONNECTION)
 def resume(name: str, as_json: bool, **given: Any) -> None:
-    """Resume a receiver: end its pause, disablement, backoff and throttling."""
+    """Resume a receiver: end its pause, disablement, backoff, throttling and learnt pace."""
     from angarium.operations.control_requests.operator_actions import resume
 
-    perform(options.settings_of(given), lambda access: resume(access, name))
-    _say_paused(name, paused=False, as_json=as_json)
-
-
-def _say_paused(name: str, *, paused: bool, as_json: bool) -> None:
+    done = perform(options.settings_of(given), lambda access: resume(access, name))
     if as_json:
-        output.say_json({"receiver": name, "paused": paused})
+        output.say_json({"receiver": name, "paused": False, "forgotten_pace": done.forgotten_pace})
     else:
-        output.say(f"{name} is {'paused' if paused else 'resumed'}")
+        output.say(f"{name} is resumed{done.text}")
 
 
 @receiver.command(short_help="Skip the first waiting event: make it a dead letter.")

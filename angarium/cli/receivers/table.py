@@ -8,7 +8,7 @@ import msgspec
 from actors.times_as_text import age_text
 from angarium import quantities
 from angarium.operations.receiver_list.listing import ListedReceiver
-from streams.journal_feed.recent import RECENT_SPAN_S
+from streams.journal_feed.recent_flushes import RECENT_SPAN_S
 
 HEADINGS = (
     "receiver", "url", "order", "rate", "signed", "paused", "problem", "phase", "waiting", "oldest", "in",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from actors.allowed_values import conversion_problem
 from actors.configuration.transform import Transform
 from angarium.cli.invocation import names, options
 from angarium.cli.invocation.perform import perform
@@ -20,9 +21,13 @@ def _transform(_: click.Context, __: click.Parameter, value: str | None) -> Tran
     if value is None:
         return None
     try:
-        return msgspec.json.decode(value, type=Transform)
+        return msgspec.convert(msgspec.json.decode(value), Transform)
+    except msgspec.ValidationError as error:
+        path, sentence = conversion_problem(error, Transform)
+        member = path.removeprefix(".")
+        raise click.BadParameter(f"{member}: {sentence}" if member else sentence) from None
     except msgspec.DecodeError as error:
-        raise click.BadParameter(f"not a transform: {error}") from None
+        raise click.BadParameter(f"not valid JSON ({error})") from None
 
 
 @click.command("test-transform", short_help="Try a receiver's transform on the last events.")

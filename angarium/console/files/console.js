@@ -6,12 +6,14 @@ const GAP_MS = 1000; // Between two refreshes.
 const SETTLE_MS = 120; // After news, until the page asks for what it changed.
 const ROWS_MAX = 100; // Of live attempts.
 
+const zoned = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
 function localTimes(root) {
   for (const each of root.querySelectorAll("time[datetime]")) {
     const at = new Date(each.dateTime);
     if (each.title || Number.isNaN(at.getTime())) continue;
     each.title = each.textContent;
-    each.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    each.textContent = zoned.format(at);
   }
 }
 

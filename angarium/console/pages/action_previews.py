@@ -16,12 +16,16 @@ _NUMBERS = re.compile(r"([0-9]{1,15}) ([0-9]{1,15})\Z")
 
 
 class ActionButton(Struct, frozen=True):
-    """An action, the word on its button, and its effect in a sentence."""
+    """An action, the word on its button, and its effect in a sentence.
+
+    `is_final`: it cannot be undone, so the name of the receiver has to be written to confirm it.
+    """
 
     action: Action
     label: str
     effect: str
     is_dangerous: bool = False
+    is_final: bool = False
 
 
 class ActionPreview(Struct, frozen=True):
@@ -48,7 +52,11 @@ ACTION_BUTTONS: dict[str, ActionButton] = {
         ActionButton("verify", "Verify", "Asks the receiver to prove itself now."),
         ActionButton("skip", "Skip one event", "Makes the oldest event a dead letter.", is_dangerous=True),
         ActionButton(
-            "forget", "Discard what waits", "Discards all waiting events for good.", is_dangerous=True
+            "forget",
+            "Discard what waits",
+            "Discards all waiting events for good.",
+            is_dangerous=True,
+            is_final=True,
         ),
     )
 }

@@ -12,15 +12,17 @@ from angarium.console.admission import AskedTenant, needs, tenant_seen
 from angarium.console.console_state import InjectedConsole, InjectedSession
 from angarium.console.paths import ConsoleRequest
 from angarium.console.rendering.escaped_text import body_shown
-from angarium.console.rendering.responses import NOT_STORED, SECURITY_HEADERS, page
+from angarium.console.rendering.responses import page, saved
 from angarium.operations.dead_letters.listing import newest_before
 from angarium.operations.dead_letters.shown import shown_letter
+from streams.buckets.api_tokens import ALL_TENANTS
 from streams.dead_letters.letters import REASONS, LetterFilter
 from streams.dead_letters.malformed import MALFORMED_RECEIVER
 
 PAGE_LETTERS = 50
+ANY_TENANT = "any"
+"""Stands for a tenant where only the name of a receiver is checked."""
 NUMBER_MAX = 2**63 - 1
-SAVED = {"content-disposition": 'attachment; filename="body.bin"'}
 
 LetterNumber = Annotated[int, PathParameter(ge=1, le=NUMBER_MAX)]
 
@@ -35,30 +37,28 @@ async def list_dead_letters(
     reason: Annotated[str, QueryParameter(max_length=40)] = "",
     before: Annotated[int | None, QueryParameter(ge=1, le=NUMBER_MAX)] = None,
 ) -> Response[bytes]:
-    """The dead letters of a tenant, newest first."""
+    """The dead letters of a tenant, or of all, newest first."""
     about = tenant_seen(session, tenant)
-    found = None
-    if about is not None:
-        wanted = selection(about, receiver.strip(), reason)
-        with console.api.letter_limits.admit(about):
-            found = result_of(await newest_before(console.access, wanted, PAGE_LETTERS, before))
+    wanted = selection(about, receiver.strip(), reason)
+    with console.api.letter_limits.admit(about or ALL_TENANTS):
+        found = result_of(await newest_before(console.access, wanted, PAGE_LETTERS, before))
     return page(
         request, "dead_letters.html", session, tenant=about, receiver=receiver.strip(), reason=reason,
         before=before, found=found, reasons=REASONS,
     )  # fmt: skip
 
 
-def selection(tenant: str, receiver: str, reason: str) -> LetterFilter:
-    """The selection of a form. Raises `ProblemRaised`."""
+def selection(tenant: str | None, receiver: str, reason: str) -> LetterFilter:
+    """The selection of a form, of one tenant or of all. Raises `ProblemRaised`."""
     if reason and reason not in REASONS:
         raise hidden()
     if receiver and receiver != MALFORMED_RECEIVER:
         try:
-            split_receiver(f"{tenant}.{receiver}")
+            split_receiver(f"{tenant or ANY_TENANT}.{receiver}")
         except InvalidName as error:
             raise not_found(str(error)) from None
     return LetterFilter(
-        receivers=f"{tenant}.{receiver or '*'}", reasons=frozenset({reason} if reason else ())
+        receivers=f"{tenant or '*'}.{receiver or '*'}", reasons=frozenset({reason} if reason else ())
     )
 
 
@@ -86,5 +86,4 @@ async def save_body(console: InjectedConsole, tenant: FromPath[str], number: Let
         shown = result_of(await shown_letter(console.access, number, tenant=tenant))
     if shown.body is None:
         raise hidden()
-    headers = SECURITY_HEADERS | NOT_STORED | SAVED
-    return Response(shown.body, media_type="application/octet-stream", headers=headers)
+    return saved(shown.body)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from litestar import get
 from litestar.params import FromPath, QueryParameter
+from litestar.response.base import ASGIResponse
 from litestar.response.streaming import ASGIStreamingResponse
 from litestar.types import ASGIApp, Receive, Scope, Send
 
@@ -12,12 +13,13 @@ from angarium.api.background.tail_streams import TailStream
 from angarium.api.problems import ProblemRaised
 from angarium.console.admission import needs
 from angarium.console.console_state import SESSION_STREAMS_MAX, ConsoleState, InjectedConsole, InjectedSession
-from angarium.console.paths import ConsoleRequest
+from angarium.console.paths import METHOD, ConsoleRequest
 from angarium.console.rendering.responses import SECURITY_HEADERS
 from angarium.console.sessions import ConsoleSession
 from angarium.operations.live.tail import TailFilter
 
 EVENT_STREAM = "text/event-stream"
+EVENT_ID_MAX = 256
 _HEADERS = SECURITY_HEADERS | {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
@@ -58,14 +60,18 @@ async def follow_attempts(
     session: InjectedSession,
     tenant: FromPath[str],
     receiver: Annotated[str | None, QueryParameter(max_length=64)] = None,
+    event: Annotated[str | None, QueryParameter(max_length=EVENT_ID_MAX)] = None,
 ) -> ASGIApp:
-    """Follow the attempts of a tenant or a receiver as they are recorded."""
+    """Follow the attempts of a tenant, a receiver or an event as they are recorded."""
+    if request.scope["state"][METHOD] == "HEAD":  # It has no end, and none of it would be sent.
+        return ASGIResponse(media_type=EVENT_STREAM, headers=dict(_HEADERS))
     if len(session.streams) + session.opening >= SESSION_STREAMS_MAX:
         raise ProblemRaised(
             429, "rate", f"a session may have {SESSION_STREAMS_MAX} live pages at once; close one",
             retry_after="5",
         )  # fmt: skip
-    wanted = TailFilter(about=tenant if receiver is None else f"{tenant}.{receiver}")
+    about = tenant if receiver is None else f"{tenant}.{receiver}"
+    wanted = TailFilter(about=about, event=event)
     session.opening += 1
     try:
         stream = await console.api.tails.open(session.token_id, session.token, wanted, None)

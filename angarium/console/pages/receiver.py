@@ -1,5 +1,6 @@
 """One receiver: its phase in words, what limits it, what waits, its attempts and its configuration."""
 
+import asyncio
 import json
 import time
 from typing import Annotated, Any
@@ -8,12 +9,14 @@ from litestar import Response, get
 from litestar.params import FromPath, QueryParameter
 from msgspec import Struct
 
+from actors.errors import BadInput
 from angarium.api.problems import ProblemRaised, hidden, result_of
 from angarium.api.queries.ask_ledger import ask_ledger
 from angarium.api.queries.cursors import TimeCursor, cursor_of, start_of
 from angarium.console.admission import needs
 from angarium.console.console_state import ConsoleState, InjectedConsole, InjectedSession
 from angarium.console.pages.action_previews import available_actions
+from angarium.console.pages.details.attempt_selection import ERROR_CHARS_MAX, AttemptSelection
 from angarium.console.paths import ConsoleRequest
 from angarium.console.rendering.minute_chart import MinuteChart, minute_chart
 from angarium.console.rendering.responses import page
@@ -22,8 +25,8 @@ from angarium.operations.configurations.get import get_configuration
 from angarium.operations.control_requests.ask import UNKNOWN_CODE
 from angarium.operations.control_requests.inspection import StateDocument, inspect_receiver
 from angarium.operations.failures import NotDone
-from angarium.operations.ledger_queries.attempts import FoundAttempts, attempts_page
-from angarium.operations.ledger_queries.minutes import minutes_page
+from angarium.operations.ledger_queries.attempts import FoundAttempts
+from angarium.operations.ledger_queries.receiver_records import receiver_records
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health, url_without_query
 
@@ -33,11 +36,15 @@ PAGE_REFRESH_S = 3
 
 
 class Records(Struct, frozen=True):
-    """The ledger's part of a page; `problem`: why it has nothing to show."""
+    """The ledger's part of a page; `problem`: why it has nothing to show.
+
+    `wrong`: why the selection of attempts cannot be understood.
+    """
 
     attempts: FoundAttempts | None = None
     chart: MinuteChart | None = None
     problem: str = ""
+    wrong: str = ""
 
 
 @get("/receivers/{tenant:str}/{name:str}", opt=needs("read"))
@@ -48,20 +55,28 @@ async def show_receiver(
     tenant: FromPath[str],
     name: FromPath[str],
     failed: Annotated[bool, QueryParameter()] = False,
+    status: Annotated[str, QueryParameter(max_length=20)] = "",
+    error: Annotated[str, QueryParameter(max_length=ERROR_CHARS_MAX)] = "",
+    since: Annotated[str, QueryParameter(max_length=64)] = "",
     cursor: TimeCursor = None,
 ) -> Response[bytes]:
     """A receiver."""
     receiver = f"{tenant}.{name}"
     with console.api.control_limits.admit(tenant):
-        configured = result_of(await get_configuration(console.access, receiver))
-        live, problem = _live(await inspect_receiver(console.access, receiver))
-        health = await _health(console, receiver)
-    records = await _records(console, tenant, receiver, failed=failed, cursor=cursor)
+        selection = AttemptSelection(failed, status.strip(), error.strip(), since.strip())
+        found, state, health, records = await asyncio.gather(
+            get_configuration(console.access, receiver),
+            inspect_receiver(console.access, receiver),
+            _health(console, receiver),
+            _records(console, tenant, receiver, selection, cursor),
+        )
+    configured = result_of(found)
+    live, problem = _live(state)
     following = cursor_of(records.attempts.next) if records.attempts else None
     return page(
         request, "receiver.html", session, tenant=tenant, name=name, receiver=receiver, live_state=live,
         live_problem=problem, health=health, configured=configured, text=_as_text(configured.members),
-        records=records, failed=failed, cursor=cursor, following=following,
+        records=records, selection=selection, cursor=cursor, following=following,
         actions=available_actions(session, live),
         live=f"/console/live/{tenant}?receiver={name}", refresh_s=PAGE_REFRESH_S,
     )  # fmt: skip
@@ -77,25 +92,28 @@ def _live(found: StateDocument | NotDone) -> tuple[StateDocument | None, str]:
 
 
 async def _health(console: ConsoleState, receiver: str) -> ReceiverHealth | None:
-    return result_of(await get_health(console.access, [receiver])).get(receiver)
+    return result_of(await get_health(console.access, [receiver], console.api.recently)).get(receiver)
 
 
 async def _records(
-    console: ConsoleState, tenant: str, receiver: str, *, failed: bool, cursor: str | None
+    console: ConsoleState, tenant: str, receiver: str, selection: AttemptSelection, cursor: str | None
 ) -> Records:
-    wanted = AttemptFilter(failed=failed, limit=PAGE_ATTEMPTS)
-    now_ms = round(time.time() * 1000)
-    begin_ms = now_ms // 60_000 * 60_000 - (CHART_MINUTES - 1) * 60_000
+    now, wrong = time.time(), ""
+    end_ms = round(now * 1000) + 1
+    begin_ms = end_ms // 60_000 * 60_000 - (CHART_MINUTES - 1) * 60_000
     try:
-        attempts = await ask_ledger(
-            console.api, tenant, lambda it: attempts_page(it, receiver, wanted, start_of(cursor))
-        )
-        minutes = await ask_ledger(
-            console.api, tenant, lambda it: minutes_page(it, receiver, begin_ms, now_ms + 1, CHART_MINUTES)
+        wanted = selection.as_filter(PAGE_ATTEMPTS, now)
+    except BadInput as error:
+        wanted, wrong = AttemptFilter(limit=PAGE_ATTEMPTS), str(error)
+    try:
+        found = await ask_ledger(
+            console.api,
+            tenant,
+            lambda it: receiver_records(it, receiver, wanted, start_of(cursor), begin_ms, end_ms),
         )
     except ProblemRaised as raised:
         return Records(problem=raised.problem.detail)
-    return Records(attempts, minute_chart(minutes.minutes, begin_ms, CHART_MINUTES))
+    return Records(found.attempts, minute_chart(found.minutes, begin_ms, CHART_MINUTES), wrong=wrong)
 
 
 def _as_text(members: dict[str, Any]) -> str:

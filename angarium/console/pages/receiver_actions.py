@@ -36,6 +36,7 @@ from angarium.operations.control_requests.operator_actions import (
 from angarium.quantities import count_text
 
 CHANGED = "Nothing was done: the receiver has changed. Review the new preview."
+NOT_NAMED = "Nothing was done: write the name of the receiver to confirm."
 
 
 @get("/receivers/{tenant:str}/{name:str}/{action:str}", opt=needs("manage"))
@@ -72,14 +73,16 @@ async def do_action(
     confirmed_facts = field(form, "confirmed_facts")
     with console.api.control_limits.admit(tenant):
         now = preview_of(button, result_of(await inspect_receiver(console.access, receiver)))
-        done = None
-        if now.is_possible and is_unchanged(now, confirmed_facts):
+        done, again = None, CHANGED
+        if button.is_final and field(form, "receiver").strip() != receiver:
+            again = NOT_NAMED
+        elif now.is_possible and is_unchanged(now, confirmed_facts):
             done = await _perform(
                 access, receiver, button.action, discarded_max(confirmed_facts, now.confirmed_facts)
             )
     if done is None:
         return page(
-            request, "action.html", session, status=409, tenant=tenant, name=name, preview=now, again=CHANGED
+            request, "action.html", session, status=409, tenant=tenant, name=name, preview=now, again=again
         )
     session.notice(done)
     return redirect(f"/console/receivers/{tenant}/{name}")
@@ -95,8 +98,8 @@ async def _perform(access: Access, receiver: str, action: Action, discarded: int
             result_of(await pause(access, receiver))
             return "It is paused. Its events wait."
         case "resume":
-            result_of(await resume(access, receiver))
-            return "It is resumed. Its events are sent again."
+            resumed = result_of(await resume(access, receiver))
+            return f"It is resumed{resumed.text}. Its events are sent again."
         case "ping":
             pong = result_of(await ping(access, receiver))
             answer = f"answered {pong.status}" if pong.error is None else f"gave no answer: {pong.error}"

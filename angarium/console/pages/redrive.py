@@ -15,13 +15,15 @@ from angarium.console.pages.action_previews import with_some_more
 from angarium.console.pages.dead_letters import selection
 from angarium.console.paths import ConsoleRequest
 from angarium.console.rendering.responses import page, redirect
+from angarium.console.sessions import ConsoleSession
 from angarium.operations.dead_letters.find import owned_letters
 from angarium.operations.dead_letters.listing import oldest_after
 from angarium.operations.dead_letters.redrive import redrive
 from angarium.operations.failures import NotDone
 from angarium.operations.jobs.begin import begin_redrive
-from angarium.operations.jobs.plans import kind_and_owner
+from angarium.operations.jobs.plans import JobDocument, kind_and_owner
 from angarium.operations.jobs.show import show
+from angarium.operations.jobs.stop import stop
 from angarium.quantities import count_text
 
 CHANGED = "Nothing was done: the selection has changed. Review the new preview."
@@ -106,17 +108,38 @@ async def show_job(
     request: ConsoleRequest, console: InjectedConsole, session: InjectedSession, job: FromPath[str]
 ) -> Response[bytes]:
     """The progress of a job."""
-    found = kind_and_owner(job)
-    if found is None or not sees(session, tenant_of(found[1])):
-        raise hidden()
-    shown = await show(console.access, job, console.api.jobs.unfinished())
-    if isinstance(shown, NotDone) and shown.kind == "not_found":
-        raise hidden()
-    document = result_of(shown)
+    _must_see(session, job)
+    document = _found(await show(console.access, job, console.api.jobs.unfinished()))
     return page(
         request, "job.html", session, job=document,
         refresh_s=0 if document.ended_at else JOB_REFRESH_S,
     )  # fmt: skip
+
+
+@post("/jobs/{job:str}/stop", status_code=200, opt=needs("manage"))
+async def stop_job(
+    console: InjectedConsole, session: InjectedSession, access: InjectedAccess, job: FromPath[str]
+) -> Response[bytes]:
+    """Stop a job; what it has sent stays sent."""
+    _must_see(session, job)
+    stopped = _found(await stop(access, job))
+    console.api.jobs.wake()
+    session.notice(f"The {stopped.kind} is asked to stop. What it has sent stays sent.")
+    return redirect(f"/console/jobs/{job}")
+
+
+def _must_see(session: ConsoleSession, job: str) -> None:
+    """Raises `ProblemRaised` if the job is another tenant's."""
+    found = kind_and_owner(job)
+    if found is None or not sees(session, tenant_of(found[1])):
+        raise hidden()
+
+
+def _found(outcome: JobDocument | NotDone) -> JobDocument:
+    """The job; a missing one gets the same answer as a hidden one. Raises `ProblemRaised`."""
+    if isinstance(outcome, NotDone) and outcome.kind == "not_found":
+        raise hidden()
+    return result_of(outcome)
 
 
 async def _chosen(console: ConsoleState, tenant: str, form: Form) -> Chosen:

@@ -4,6 +4,9 @@ Templates escape HTML by themselves. What is left are control characters, and ch
 direction of writing, so that a text seems to say something else; they are shown as escapes.
 """
 
+import re
+
+from markupsafe import Markup
 from msgspec import Struct
 
 VALUE_CHARS_MAX = 2048
@@ -13,6 +16,8 @@ BODY_BYTES_MAX = 32 << 10
 CHARACTER_BYTES_MAX = 4
 """Bytes of a character of UTF-8, which a cut may go through."""
 _LINES = "\n\t"
+_INSTANT = re.compile(r"\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d{3})?Z", re.ASCII)
+_TIME = Markup('<time datetime="{}">{} {} UTC</time>')
 
 
 class ShownBody(Struct, frozen=True):
@@ -41,9 +46,19 @@ def visible(text: str, keeping: str = "") -> str:
     return "".join(each if each.isprintable() or each in keeping else _escaped(each) for each in text)
 
 
-def body_shown(body: bytes) -> ShownBody:
+def with_times(text: str) -> Markup:
+    """A sentence as markup, in which instants are times like all others of a page."""
+    shown, end, text = Markup(), 0, one_value(text)
+    for found in _INSTANT.finditer(text):
+        shown += text[end : found.start()]
+        shown += _TIME.format(found[0], found[1], found[2])
+        end = found.end()
+    return shown + text[end:]
+
+
+def body_shown(body: bytes, bytes_max: int = BODY_BYTES_MAX) -> ShownBody:
     """A body in lines, as it was sent; bytes that are not UTF-8 are shown as escapes."""
-    part = body[:BODY_BYTES_MAX]
+    part = body[:bytes_max]
     is_cut = len(body) > len(part)
     try:
         text, is_binary = part.decode(), False

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from actors.times_as_text import instant_text
 from angarium import __version__, quantities
-from angarium.console.paths import CONSOLE_PATH, REFRESH_HEADER, ConsoleRequest
+from angarium.console.paths import CONSOLE_PATH, REFRESH_HEADER, ConsoleRequest, came_by_tls, cookie_name
 from angarium.console.rendering import escaped_text, labels
 from angarium.console.sessions import ConsoleSession
 
@@ -32,11 +32,13 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 NOT_STORED = {"cache-control": "no-store"}
+SAVED = {"content-disposition": 'attachment; filename="body.bin"'}
 HTML = "text/html"
 FILE_TYPES = {
     "console.css": "text/css",
     "console.js": "text/javascript",
     "icon.svg": "image/svg+xml",
+    "portal.js": "text/javascript",
 }
 """The files that a page loads."""
 
@@ -63,6 +65,12 @@ def page(
     )  # fmt: skip
 
 
+def saved(body: bytes) -> Response[bytes]:
+    """An answer that browsers store as a file, and never show."""
+    headers = SECURITY_HEADERS | NOT_STORED | SAVED
+    return Response(body, media_type="application/octet-stream", headers=headers)
+
+
 def redirect(path: str, *cookies: Cookie) -> Response[bytes]:
     """An answer that leads to another page, after a form too."""
     headers = SECURITY_HEADERS | NOT_STORED | {"location": path}
@@ -72,13 +80,12 @@ def redirect(path: str, *cookies: Cookie) -> Response[bytes]:
 def cookie(request: ConsoleRequest, name: str, value: str, lasts_s: float) -> Cookie:
     """A cookie that scripts cannot read, and other sites cannot have sent.
 
-    It needs TLS if the browser came by TLS, as the proxy in front of us says.
+    It needs TLS if the browser came by TLS, and then belongs to the whole host, as its name demands.
     """
-    scheme = request.headers.get("x-forwarded-proto", request.url.scheme).partition(",")[0]
-    by_tls = scheme.strip().lower() == "https"
+    by_tls = came_by_tls(request)
     return Cookie(
-        name, path=CONSOLE_PATH, value=value, max_age=int(lasts_s), httponly=True, samesite="strict",
-        secure=by_tls,
+        cookie_name(request, name), path="/" if by_tls else CONSOLE_PATH, value=value, max_age=int(lasts_s),
+        httponly=True, samesite="strict", secure=by_tls,
     )  # fmt: skip
 
 
@@ -95,6 +102,7 @@ def _environment() -> Environment:
         loader=PackageLoader("angarium.console", "templates"),
         autoescape=True, undefined=StrictUndefined, finalize=_finalized, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    # The text of a field is sent back: it is neither cut nor written in another way.
     made.globals |= {
         "version": __version__,
         "file_path": lambda name: f"{CONSOLE_PATH}/files/{file(name)[1]}/{name}",
@@ -106,10 +114,12 @@ def _environment() -> Environment:
         "visible_lines": lambda text: Markup.escape(escaped_text.visible(text, keeping="\n\t")),
     }
     made.filters |= {
+        "faithful": Markup.escape,
         "span": labels.span,
         "number": labels.number,
         "size": quantities.bytes_text,
         "took": quantities.milliseconds_text,
+        "with_times": escaped_text.with_times,
     }
     return made
 

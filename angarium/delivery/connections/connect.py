@@ -5,8 +5,10 @@ Every operation ends at a deadline in the loop's time, and raises `NoAnswer`, ne
 
 import asyncio
 import errno
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from operator import attrgetter
 from typing import TypeVar
 
 from actors.errors import AngariumError
@@ -25,20 +27,32 @@ _LOCAL_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOM
 UNREACHED = frozenset({FailureKind.RESOLVE, FailureKind.CONNECT, FailureKind.TIMEOUT})
 """Failures before a connection was opened that may be due to the network in between."""
 
+_HASTY = frozenset({FailureKind.TIMEOUT, FailureKind.OVERLOAD})
+"""Failures of an address that may have been reached with more time."""
+
 T = TypeVar("T")
 
 
 class NoAnswer(AngariumError):
     """The end of an attempt without an answer: a `Failure` except its latency.
 
-    `silent_s`: for how long an address did not react to a request for a connection.
+    `silent_s`: for how long an address did not react to a request for a connection; `opened`: there was a
+    connection, and TLS was not established on it.
     """
 
-    def __init__(self, kind: FailureKind, detail: str, silent_s: float = 0.0) -> None:
+    def __init__(
+        self, kind: FailureKind, detail: str, *, silent_s: float = 0.0, opened: bool = False
+    ) -> None:
         super().__init__(detail)
         self.kind = kind
         self.detail = detail
         self.silent_s = silent_s
+        self.opened = opened
+
+    @property
+    def is_unreached(self) -> bool:
+        """True if no connection was opened, and the network in between may be the reason."""
+        return self.kind in UNREACHED and not self.opened
 
 
 def default_tls() -> ssl.SSLContext:
@@ -77,39 +91,83 @@ async def first_reached(
 ) -> T:
     """Try one address after the other; returns the result of `connect` for the first that answered."""
     addresses = addresses[:ADDRESSES_MAX]
+    failures = list[NoAnswer]()
     for i, address in enumerate(addresses):
         now = asyncio.get_running_loop().time()
         try:
             return await connect(address, now + (deadline - now) / (len(addresses) - i))
         except NoAnswer as why:
-            failure = why
-    raise failure
+            failures.append(why)
+    raise _least_certain(failures)
+
+
+def _least_certain(failures: list[NoAnswer]) -> NoAnswer:
+    """The failure of all addresses: the last one, unless another address had too little time for an answer.
+
+    So a short timeout does not look like a host that refuses, only because one of its addresses does.
+    """
+    last = failures[-1]
+    hasty = [each for each in failures if each.kind in _HASTY]
+    if last.kind is not FailureKind.CONNECT and last.kind not in _HASTY:
+        return last
+    return min(hasty, key=attrgetter("silent_s"), default=last)
 
 
 async def within_deadline(opening: Awaitable[T], where: str, *, secure: bool, deadline: float) -> T:
-    """Open a connection; `where` names the address for people. Raises NoAnswer."""
+    """Open a connection, or begin TLS on an open one (`secure`), until the deadline.
+
+    `where` names the address for people. Raises NoAnswer.
+    """
     loop = asyncio.get_running_loop()
     begun_at = loop.time()
     try:
         async with asyncio.timeout_at(deadline):
             return await opening
     except TimeoutError:
+        silent_s = 0.0 if secure else loop.time() - begun_at
         detail = f"not connected to {where} in time"
-        raise NoAnswer(FailureKind.TIMEOUT, detail, silent_s=loop.time() - begun_at) from None
+        raise NoAnswer(FailureKind.TIMEOUT, detail, silent_s=silent_s, opened=secure) from None
     except OSError as error:
         raise NoAnswer(_stage(error, secure), one_line(f"{where}: {error}")) from None
 
 
 async def connect_directly(
-    connection: Http1Connection, target: Target, address: str, tls: ssl.SSLContext, deadline: float
+    connection: Http1Connection,
+    target: Target,
+    address: str,
+    tls: ssl.SSLContext,
+    deadline: float,
+    *,
+    on_open: Callable[[], None] = lambda: None,
 ) -> None:
-    """Connect to an address of the target, with TLS for the target's name if its URL says so."""
-    secure = target.scheme == "https"
-    context, name = (tls, target.host) if secure else (None, None)
-    opening = asyncio.get_running_loop().create_connection(
-        lambda: connection, address, target.port, ssl=context, server_hostname=name
-    )
-    await within_deadline(opening, f"{address} port {target.port}", secure=secure, deadline=deadline)
+    """Connect to an address of the target, with TLS for the target's name if its URL says so.
+
+    `on_open` is called with the open connection, before TLS: a host may not be called unreached because of
+    what one receiver sends there.
+    """
+    loop, where = asyncio.get_running_loop(), f"{address} port {target.port}"
+    if target.scheme != "https":
+        opening = loop.create_connection(lambda: connection, address, target.port)
+        await within_deadline(opening, where, secure=False, deadline=deadline)
+        on_open()
+        return
+    opened = await within_deadline(_opened(address, target.port), where, secure=False, deadline=deadline)
+    on_open()
+    securing = loop.create_connection(lambda: connection, sock=opened, ssl=tls, server_hostname=target.host)
+    await within_deadline(securing, where, secure=True, deadline=deadline)
+
+
+async def _opened(address: str, port: int) -> socket.socket:
+    """A socket that is connected to this address."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(opened, (address, port))
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def is_local(error: OSError) -> bool:

@@ -1,10 +1,10 @@
 """The detector: waits with doubtful failures until there is a verdict, and ends an outage by probes.
 
-A failure without contact to the receiver is doubtful until this node has reached any host since. Meanwhile
-its attempt counts as under way, and hosts that were reached before are asked: one, then four, then fifteen.
-The first that can be connected to clears this node: the failures are those of their receivers. If none can,
-and the evidence is enough, the outage begins: they are this node's. So no failure is counted before the
-verdict.
+A failure without contact to the receiver may be due to this node. So it is doubtful until any host is reached
+after it. Meanwhile its attempt counts as under way, and hosts that were reached before are probed: one, then
+four, then fifteen. The first that can be connected to clears this node: the failures are those of their
+receivers. If none can, and the evidence is enough, the outage begins, and the failures are this node's. So no
+failure is counted before the verdict.
 
 During the outage a probe is made every second, of hosts with waiting events first. One that connects ends it.
 """
@@ -22,11 +22,11 @@ from angarium.delivery.http_exchange.target import InvalidTarget, Target, parse_
 from angarium.delivery.own_outage.evidence import Evidence, is_this_machine
 
 FIRST_PROBE_AFTER_S = 0.5
-"""Time that a doubtful failure waits for anything to be reached before a host is asked."""
+"""Time that a doubtful failure waits for any host to be reached before one is probed."""
 PROBES_PER_ROUND = (1, 4, 15)
-"""Hosts that are asked at once, round by round, while none of them can be connected to."""
+"""Hosts that are probed at once, round by round, while none of them can be connected to."""
 ROUNDS_PAUSE_S = 5.0
-"""Time from the end of one questioning to the next: dead receivers alone must not disturb other hosts."""
+"""Time from the end of these rounds to the next ones: dead receivers alone must not disturb other hosts."""
 PROBES_EVERY_S = 1.0
 PROBES_AT_ONCE = 4
 WAITING_PROBES_AT_ONCE = 64
@@ -71,8 +71,8 @@ class OutageDetector:
         self._has_own_path = has_own_path
         self._evidence = Evidence()
         self._held: list[asyncio.Future[bool]] = []
-        self._asking: asyncio.Task[None] | None = None
-        self._ask_after = self._loop.time()
+        self._finding_cause: asyncio.Task[None] | None = None
+        self._next_round_at = self._loop.time()
         self._probing: asyncio.Task[None] | None = None
         self._probe_now = asyncio.Event()
         self._waiting: dict[str, Target] = {}
@@ -87,7 +87,7 @@ class OutageDetector:
 
     def close(self) -> None:
         """End all tasks; failures that are held are those of their receivers."""
-        for task in (self._asking, self._probing):
+        for task in (self._finding_cause, self._probing):
             if task is not None:
                 task.cancel()
         self._resolve(is_outage=False)
@@ -136,7 +136,7 @@ class OutageDetector:
             verdict: asyncio.Future[bool] = self._loop.create_future()
             self._held.append(verdict)
             self.awaits_contact = True
-            self._ask_soon()
+            self._find_cause_soon()
             if not await verdict:
                 return failed
         return Failed(
@@ -178,17 +178,17 @@ class OutageDetector:
 
     # ---- the verdict
 
-    def _ask_soon(self) -> None:
-        if self._asking is None or self._asking.done():
-            self._asking = self._loop.create_task(self._ask())
+    def _find_cause_soon(self) -> None:
+        if self._finding_cause is None or self._finding_cause.done():
+            self._finding_cause = self._loop.create_task(self._find_cause())
 
-    async def _ask(self) -> None:
-        """Ask hosts that were reached before, and judge what is held then, until nothing is."""
+    async def _find_cause(self) -> None:
+        """Probe hosts that were reached before, and decide about the failures held, until none is."""
         try:
             while self._held:
-                await asyncio.sleep(max(FIRST_PROBE_AFTER_S, self._ask_after - self._loop.time()))
+                await asyncio.sleep(max(FIRST_PROBE_AFTER_S, self._next_round_at - self._loop.time()))
                 cleared = await self._is_cleared()
-                self._ask_after = self._loop.time() + ROUNDS_PAUSE_S
+                self._next_round_at = self._loop.time() + ROUNDS_PAUSE_S
                 if cleared:
                     continue  # What is held by now has failed since.
                 if self._evidence.shows_outage(self._loop.time()):
@@ -214,7 +214,7 @@ class OutageDetector:
             self.probed += 1
             try:
                 reached = await self.probe(tenant, target)
-            except Exception:  # The others are asked all the same, and the next round comes.
+            except Exception:  # The others are probed all the same, and the next round comes.
                 log.exception("outage.probe_broken")
                 reached = None
             now, address = self._loop.time(), self._address_of(target)
@@ -256,7 +256,7 @@ class OutageDetector:
         })  # fmt: skip
         self._probing = self._loop.create_task(self._probe_until_over())
         self._resolve(is_outage=True)
-        self._tell()
+        self._notify()
 
     def _end(self) -> None:
         since, self.since = self.since, None
@@ -264,9 +264,9 @@ class OutageDetector:
         if self._probing is not None:
             self._probing.cancel()
         log.info("outage.over", extra={"seconds": round(self._loop.time() - (since or 0.0), 1)})
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self._listeners:
             listener()
 

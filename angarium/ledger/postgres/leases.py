@@ -2,8 +2,8 @@
 
 Each writer renews its lease every few seconds. If it does not for `LEASE_LAPSES_MS`, the lease has lapsed:
 its connection is terminated, so that no transaction of it keeps a row locked, and its shares are free. Safety
-does not depend on that. Each transaction of a writer moves the places of its shares, and only if place and
-epoch are still those that it knows. So a writer that lost a share stores nothing more of it.
+does not depend on that. Each transaction of a writer moves the positions of its shares, and only if position
+and epoch are still those that it knows. So a writer that lost a share stores nothing more of it.
 """
 
 from angarium.ledger.batch import HeldShare

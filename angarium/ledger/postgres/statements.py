@@ -79,10 +79,10 @@ SELECT * FROM unnest(?::int[], ?::bigint[], ?::bigint[], ?::text[], ?::text[], ?
 ON CONFLICT (receiver, at, revision) DO NOTHING
 """
 
-PLACE = "SELECT created, position, stored_at FROM positions WHERE stream = ? AND share = 0"
+POSITION = "SELECT created, position, stored_at FROM positions WHERE stream = ? AND share = 0"
 REACHED = "SELECT coalesce(min(position), 0) FROM positions WHERE stream = ?"
-NEW_PLACE = "INSERT INTO positions VALUES (?, '', 0, 0, 0, 0) ON CONFLICT DO NOTHING"
-PLACE_MOVED = """
+NEW_POSITION = "INSERT INTO positions VALUES (?, '', 0, 0, 0, 0) ON CONFLICT DO NOTHING"
+POSITION_MOVED = """
 UPDATE positions SET created = ?2, position = ?3, stored_at = ?4
 WHERE stream = ?1 AND share = 0 AND position = ?5 AND created IN (?6, '')
 """
@@ -136,6 +136,10 @@ HISTORY_GONE = (
     """
 DELETE FROM changes old USING changes newer WHERE newer.receiver = old.receiver AND newer.kind = old.kind
     AND newer.at > old.at AND newer.at < ?
+""",
+    """
+DELETE FROM paces old WHERE at < (
+    SELECT max(newer.at) FROM paces newer WHERE newer.receiver = old.receiver AND newer.at < ?)
 """,
     """
 DELETE FROM configurations old USING configurations newer

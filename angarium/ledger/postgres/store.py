@@ -1,7 +1,7 @@
 """Writes the ledger's tables in PostgreSQL, one transaction a batch, as one of any number of processes.
 
 `synchronous_commit=off`: if the database server loses power, the last transactions may be lost, together with
-the places that they moved; the same facts are then read from the journal again.
+the positions that they moved; the same facts are then read from the journal again.
 """
 
 import asyncio
@@ -115,7 +115,7 @@ class PostgresStore:
             self._block, self._block_facts = block, rows[0][0]
 
     async def read_position(self, stream: str) -> ReadPosition:
-        rows = await self._session.rows(statements.PLACE, stream)
+        rows = await self._session.rows(statements.POSITION, stream)
         if not rows:
             return BEGINNING
         created, position, stored_at = rows[0]
@@ -176,6 +176,7 @@ class PostgresStore:
                 span = (batch.first, batch.last, batch.since, batch.until, batch.count)
                 await session.execute(statements.BLOCK, batch.block, *span)
             await session.copy("changes", batch.changes)
+            await session.copy("paces", batch.paces)
             await session.copy("claims", batch.claims)
             await session.each(statements.STATE, map(base_row, batch.bases))
             for gap in batch.gaps:
@@ -187,7 +188,7 @@ class PostgresStore:
 
     async def note_end_reached(self, stream: str, shares: Mapping[int, HeldShare], seen_at: int) -> None:
         async with self._session.transaction():
-            await self._move(stream, shares, {share: held.place for share, held in shares.items()}, seen_at)
+            await self._move(stream, shares, {share: held.read_to for share, held in shares.items()}, seen_at)
 
     async def add_bases(self, bases: Sequence[BaseRow]) -> None:
         rows = [(len(each.state), each.at, each.receiver, each.position) for each in bases]
@@ -200,7 +201,7 @@ class PostgresStore:
     ) -> None:
         known = await self.receivers({each.receiver: -1 for each in rows})
         async with self._session.transaction():
-            await self._session.execute(statements.NEW_PLACE, stream)
+            await self._session.execute(statements.NEW_POSITION, stream)
             moved = (
                 stream,
                 after.created,
@@ -209,7 +210,7 @@ class PostgresStore:
                 before.position,
                 before.created,
             )
-            if not await self._session.execute(statements.PLACE_MOVED, *moved):
+            if not await self._session.execute(statements.POSITION_MOVED, *moved):
                 raise self._lost()
             await self._session.each(
                 statements.CONFIGURATION,
@@ -246,10 +247,10 @@ class PostgresStore:
         after: Mapping[int, ReadPosition],
         seen_at: int = 0,
     ) -> None:
-        """Move the places of shares. Raises LeaseLost if one of them is not what this process knows."""
+        """Move the positions of shares. Raises LeaseLost if one of them is not what this process knows."""
         rows = [
             (
-                share, held.epoch, held.place.position, held.place.created, after[share].created,
+                share, held.epoch, held.read_to.position, held.read_to.created, after[share].created,
                 after[share].position, after[share].mark.stored_at,
             )
             for share, held in shares.items()

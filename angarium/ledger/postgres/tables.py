@@ -7,7 +7,7 @@ contains its period.
 
 from angarium.ledger import schema
 
-VERSION = 6
+VERSION = 7
 VERSION_MIN = 14
 """PostgreSQL 14 is the first that detaches a partition while others read it."""
 
@@ -21,6 +21,13 @@ PERIOD_MIN_MS = 3_600_000
 
 PARTITIONED = ("attempts", "deliveries", "facts", "minutes")
 
+PACES_TABLE = """
+CREATE TABLE IF NOT EXISTS paces (
+    receiver int NOT NULL, at bigint NOT NULL, position bigint NOT NULL, ordinal int NOT NULL,
+    pace text NOT NULL, per_second double precision, in_flight int, limited_by text NOT NULL,
+    in_flight_by text NOT NULL,
+    PRIMARY KEY (receiver, at, position, ordinal)
+)"""
 UNENDED_INDEX = "CREATE INDEX deliveries_unended ON deliveries (receiver, sequence) WHERE ending IS NULL"
 
 TABLES = f"""
@@ -78,6 +85,7 @@ CREATE TABLE changes (
     kind text NOT NULL, detail text NOT NULL,
     PRIMARY KEY (receiver, at, position, ordinal)
 );
+{PACES_TABLE};
 CREATE TABLE configurations (
     receiver int NOT NULL, at bigint NOT NULL, revision bigint NOT NULL, document text,
     changed_by text NOT NULL, replaced bigint,
@@ -117,6 +125,7 @@ ALTER TABLE deliveries ADD COLUMN IF NOT EXISTS published_at bigint;
 ALTER TABLE minutes ADD COLUMN IF NOT EXISTS posts bigint NOT NULL DEFAULT 0;
 UPDATE minutes SET posts = attempts WHERE posts = 0;
 DROP INDEX IF EXISTS deliveries_open, deliveries_unended;
+{PACES_TABLE};
 {UNENDED_INDEX}
 """
 """The steps from any older version to this one; they can be repeated."""

@@ -33,10 +33,9 @@ async def sqlite_reader(path: Path) -> AsyncIterator[SqliteReader]:
     """The ledger in this file. Raises LedgerError if there is none."""
     address = _read_only(path)
     with ledger_errors(path):
-        db = await aiosqlite.connect(address, uri=True)
+        db = await aiosqlite.connect(address, uri=True, timeout=BUSY_TIMEOUT_MS / 1000)
     try:
         with ledger_errors(path):
-            await db.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
             (version,) = [row[0] for row in await db.execute_fetchall("PRAGMA user_version")]
         if version != VERSION:
             raise LedgerError(

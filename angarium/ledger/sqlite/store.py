@@ -1,7 +1,7 @@
 """Writes the ledger's tables in a file of SQLite. Its readers and its one writer do not wait (WAL).
 
-`synchronous=NORMAL`: a machine that loses power may lose the last transactions, together with the place that
-they stored; so the same facts are read from the journal again.
+`synchronous=NORMAL`: a machine that loses power may lose the last transactions, together with the position
+that they stored; so the same facts are read from the journal again.
 """
 
 import os
@@ -63,7 +63,7 @@ INSERT INTO blocks VALUES (?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
     last = excluded.last, since = min(since, excluded.since), until = max(until, excluded.until),
     facts = facts + excluded.facts
 """
-_PLACE = """
+_POSITION = """
 INSERT INTO positions VALUES (?,?,?,?,?) ON CONFLICT DO UPDATE SET
     created = excluded.created, position = excluded.position, stored_at = excluded.stored_at,
     seen_at = coalesce(nullif(excluded.seen_at, 0), seen_at)
@@ -106,6 +106,7 @@ WHERE block = ?1 AND (ended_at IS NULL OR ended_at > ?2) AND EXISTS (SELECT 1 FR
 _HISTORY = {
     "changes": "EXISTS (SELECT 1 FROM changes newer WHERE newer.receiver = old.receiver "
     "AND newer.kind = old.kind AND newer.at > old.at",
+    "paces": "EXISTS (SELECT 1 FROM paces newer WHERE newer.receiver = old.receiver AND newer.at > old.at",
     "configurations": "EXISTS (SELECT 1 FROM configurations newer WHERE newer.receiver = old.receiver "
     "AND newer.at > old.at",
     "claims": "EXISTS (SELECT 1 FROM claims newer WHERE newer.shard = old.shard AND newer.at > old.at",
@@ -208,7 +209,7 @@ class SqliteStore:
     async def write(self, stream: str, batch: RowBatch) -> None:
         fresh = [each for each in batch.touched.values() if each.fresh]
         async with self._transaction():
-            await self._move(stream, batch.shares[0].place, batch.after[0])
+            await self._move(stream, batch.shares[0].read_to, batch.after[0])
             await self._many(
                 "INSERT INTO receivers (id, name, shard) VALUES (?,?,?)",
                 [(each.id, each.name, each.shard) for each in fresh],
@@ -224,6 +225,7 @@ class SqliteStore:
                 span = (batch.first, batch.last, batch.since, batch.until, batch.count)
                 await self._db.execute(_BLOCK, (batch.block, *span))
             await self._many("INSERT INTO changes VALUES (?,?,?,?,?,?)", batch.changes)
+            await self._many("INSERT INTO paces VALUES (?,?,?,?,?,?,?,?,?)", batch.paces)
             await self._many("INSERT INTO claims VALUES (?,?,?,?,?,?)", batch.claims)
             await self._many("INSERT OR REPLACE INTO states VALUES (?,?,?,?,?)", map(base_row, batch.bases))
             for gap in batch.gaps:
@@ -240,7 +242,7 @@ class SqliteStore:
 
     async def note_end_reached(self, stream: str, shares: Mapping[int, HeldShare], seen_at: int) -> None:
         async with self._transaction():
-            await self._move(stream, shares[0].place, shares[0].place, seen_at)
+            await self._move(stream, shares[0].read_to, shares[0].read_to, seen_at)
 
     async def add_bases(self, bases: Sequence[BaseRow]) -> None:
         async with self._transaction():
@@ -285,7 +287,7 @@ class SqliteStore:
 
     async def _move(self, stream: str, before: ReadPosition, after: ReadPosition, seen_at: int = 0) -> None:
         stored = await self._db.execute(
-            _PLACE,
+            _POSITION,
             (
                 stream,
                 after.created,

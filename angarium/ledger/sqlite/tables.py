@@ -2,8 +2,15 @@
 
 from angarium.ledger import schema
 
-VERSION = 7
+VERSION = 8
 TYPE_INDEX = "CREATE INDEX attempts_type ON attempts (block, receiver, type, at) WHERE type IS NOT NULL"
+PACES_TABLE = """
+CREATE TABLE paces (
+    receiver INTEGER NOT NULL, at INTEGER NOT NULL, position INTEGER NOT NULL, ordinal INTEGER NOT NULL,
+    pace TEXT NOT NULL, per_second REAL, in_flight INTEGER, limited_by TEXT NOT NULL,
+    in_flight_by TEXT NOT NULL,
+    PRIMARY KEY (receiver, at, position, ordinal)
+) WITHOUT ROWID"""
 UNENDED_INDEX = "CREATE INDEX deliveries_unended ON deliveries (receiver, sequence) WHERE ending IS NULL"
 
 TABLES = f"""
@@ -59,6 +66,7 @@ CREATE TABLE changes (
     kind TEXT NOT NULL, detail TEXT NOT NULL,
     PRIMARY KEY (receiver, at, position, ordinal)
 ) WITHOUT ROWID;
+{PACES_TABLE};
 CREATE TABLE configurations (
     receiver INTEGER NOT NULL, at INTEGER NOT NULL, revision INTEGER NOT NULL, document TEXT,
     changed_by TEXT NOT NULL DEFAULT '', replaced INTEGER,
@@ -114,6 +122,10 @@ PRAGMA user_version = 6;
 ALTER TABLE minutes ADD COLUMN posts INTEGER NOT NULL DEFAULT 0;
 UPDATE minutes SET posts = attempts;
 PRAGMA user_version = 7;
+""",
+    7: f"""
+{PACES_TABLE};
+PRAGMA user_version = 8;
 """,
 }
 """The steps from each older version to the next one."""

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from actors.ids import is_tenant
 from actors.machine.facts import OUTSIDE_REGION
+from actors.machine.pace.pace import PACE_RULES
 from angarium import __version__
 from angarium.node.metrics.largest import OTHERS, LargestCounters, largest, oldest
 from angarium.node.metrics.receivers_in_memory import FILLS, HELD_BACK, ReceiversInMemory
@@ -77,6 +78,8 @@ class NodeMetrics(Collector):
         yield single("angarium_receivers_parked", seen.parked)
         yield from _held(seen.held, most)
         yield single("angarium_receivers_late", seen.late)
+        yield labelled("angarium_receivers_paced", {each: seen.paced[each] for each in PACE_RULES})
+        yield labelled("angarium_paces_learnt_total", context.totals.actors.paces)
         yield labelled("angarium_rate_buckets", {fill: seen.fills[fill] for fill in FILLS})
         yield single("angarium_events_waiting", seen.waiting)
         yield labelled("angarium_backlog_events", largest(seen.backlogs, most))

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from actors.ids import tenant_of
 from actors.machine.bucket import refill
+from actors.machine.scheduling.learnt_pace import pace_limits
 from actors.machine.state import State
 from actors.memory.tokens import Tokens
 from actors.runtime.host import Host
@@ -23,6 +24,7 @@ class ReceiversInMemory(Struct):
 
     - `held`: by tenant and phase.
     - `fills`: those with a rate, by how full their buckets are.
+    - `paced`: those with a learnt limit below their configured one, by what set it.
     - `backlogs`, `ages_s`: events that wait or are in flight, and the age of the oldest, by receiver.
     """
 
@@ -34,6 +36,7 @@ class ReceiversInMemory(Struct):
     late: int = 0
     held: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     fills: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    paced: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     backlogs: dict[str, float] = field(default_factory=dict)
     ages_s: dict[str, float] = field(default_factory=dict)
 
@@ -54,6 +57,8 @@ class ReceiversInMemory(Struct):
                 self.held[tenant_of(receiver), phase] += 1
             if waits and not pending.in_flight and is_late(actor, now):
                 self.late += 1
+            if live.policy is not None and (limits := pace_limits(live.state, live.policy, now)).is_any:
+                self.paced[limits.limited_by or limits.in_flight_by] += 1
             if live.tokens.bucket is not None:
                 self.fills[_fill(live.tokens, now)] += 1
 

@@ -76,15 +76,20 @@ def _leaves(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rate(value: Any) -> Any:
-    """A rate as a text, the same one for equal rates; a value that is not a rate stays as it is."""
+    """A rate as a text, the same one for equal rates; a value that is not a rate stays as it is.
+
+    Rates that hold together are joined by `and`: a comma begins a burst.
+    """
     if isinstance(value, list):
-        return [_rate(each) for each in value] or None
+        rates = [_rate(each) for each in value]
+        are_readable = rates and all(isinstance(each, str) for each in rates)
+        return " and ".join(rates) if are_readable else rates or None
     rate = _parsed(value)
     if rate is None:
         return value
     usual = rate.burst_max == replace(rate, burst=None).burst_max
     text = f"{rate.limit!r}/{rate.per}".replace(".0/", "/") + ("" if usual else f"{_BURST}{rate.burst_max}")
-    return text + ("" if rate.margin == 1 else f" margin {rate.margin:g}")
+    return text + ("" if rate.margin == 1 else f", margin {rate.margin:g}")
 
 
 def _parsed(value: Any) -> Rate | None:

@@ -41,7 +41,9 @@ async def patch_configuration(
 
 
 def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """The members with the change in them. Raises InvalidPolicy if it takes away an unknown member.
+    """The members with the change in them.
+
+    Raises InvalidPolicy if it takes away an unknown member, or changes a part of several rates.
 
     A rate may be stored as a text; its members can still be changed one by one. One that is given as a text
     names no burst, so the stored one stays. The names of headers are case-insensitive.
@@ -54,6 +56,8 @@ def merged(stored: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     match change.get("rate"), whole.get("rate"):
         case str() as given, {"burst": _}:
             change = change | {"rate": rate_members(given) or given}
+        case dict() as given, list() if "limit" not in given:
+            raise InvalidPolicy(["rate: several are stored; give all of them again, with what is to change"])
     if isinstance(headers := change.get("headers"), dict) and isinstance(stored.get("headers"), dict):
         spelling = {each.lower(): each for each in stored["headers"]}
         change = change | {"headers": {spelling.get(each.lower(), each): headers[each] for each in headers}}

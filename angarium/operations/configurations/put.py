@@ -52,15 +52,21 @@ class NewConfiguration(Struct, frozen=True, kw_only=True):
 
 
 @operation
-async def put_configuration(access: Access, name: str, new: NewConfiguration) -> PutResult:
+async def put_configuration(
+    access: Access, name: str, new: NewConfiguration, *, dry_run: bool = False
+) -> PutResult:
     """Store the configuration, if the stored one is still the one that it was compared with.
 
-    Fails as invalid if members would be dropped without consent, as not_found, and as a conflict.
+    A `dry_run` stores nothing: its result has the current revision. Fails as invalid if members would be
+    dropped without consent, as not_found, and as a conflict.
     """
     split_receiver(name)
     before = await access.configurations.get(name)
     check_revision(name, before, new.revision)
-    return await store(access, proposed(name, new, before, access.settings))
+    proposal = proposed(name, new, before, access.settings)
+    if dry_run:
+        return proposal.result(0 if before is None else before.revision)
+    return await store(access, proposal)
 
 
 def proposed(name: str, new: NewConfiguration, before: Configuration | None, settings: Settings) -> Proposal:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
+from actors.machine.scheduling.pace_in_words import PaceState
 from angarium.access import Access
 from angarium.operations.control_requests.ask import (
     ATTEMPT_TIMEOUT_S,
@@ -22,10 +23,28 @@ async def pause(access: Access, receiver: str) -> None:
     await ask(access, "pause", receiver, requested_by(access))
 
 
+class ResumedReceiver(Struct, frozen=True, kw_only=True):
+    """A resumed receiver, and the learnt pace that limited it and is forgotten; None if there was none."""
+
+    forgotten_pace: PaceState | None = None
+
+    @property
+    def text(self) -> str:
+        """The end of the sentence that it is resumed: empty, or `; its learnt pace of … is forgotten`."""
+        pace = self.forgotten_pace
+        if pace is None:
+            return ""
+        rate, in_flight = pace["effective_limit"], pace["concurrency"]
+        limits = [] if rate is None else [f"{rate:.3g} a second"]
+        limits += [] if in_flight is None else [f"{in_flight} in flight"]
+        return f"; its learnt pace of {' and '.join(limits)} is forgotten"
+
+
 @operation
-async def resume(access: Access, receiver: str) -> None:
-    """End a receiver's pause, disablement, backoff and throttling."""
-    await ask(access, "resume", receiver, requested_by(access))
+async def resume(access: Access, receiver: str) -> ResumedReceiver:
+    """End a receiver's pause, disablement, backoff and throttling, and forget its learnt pace."""
+    answer = await ask(access, "resume", receiver, requested_by(access))
+    return msgspec.convert({"forgotten_pace": answer.get("forgotten_pace")}, ResumedReceiver)
 
 
 class Skipped(Struct, frozen=True, kw_only=True):

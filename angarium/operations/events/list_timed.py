@@ -9,7 +9,7 @@ from actors.times_as_text import instant_text
 from angarium.access import Access
 from angarium.operations.failures import operation
 from streams.timed.entries import Entry
-from streams.timed.listing import ListStart, list_entries
+from streams.timed.listing import ListKey, list_entries
 
 
 class TimedEvent(Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class TimedPage(Struct, frozen=True):
     """Waiting events, the next first; `next` is where the next page begins if there are others, or may be."""
 
     events: list[TimedEvent]
-    next: ListStart | None
+    next: ListKey | None
 
 
 @operation
@@ -42,7 +42,7 @@ async def list_timed(
     tenant: str | None,
     receiver: str = "",
     limit: int | None = None,
-    after: ListStart | None = None,
+    after: ListKey | None = None,
 ) -> TimedPage:
     """A page of the events of a tenant that wait, or of all. Fails as invalid.
 
@@ -67,7 +67,7 @@ async def list_timed_up_to(
 
 
 async def _page(
-    access: Access, tenant: str | None, receiver: str, limit: int | None, after: ListStart | None
+    access: Access, tenant: str | None, receiver: str, limit: int | None, after: ListKey | None
 ) -> TimedPage:
     if tenant is not None:
         check_tenant(tenant)

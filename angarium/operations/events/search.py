@@ -5,7 +5,7 @@ No stream has an index of ids. So every search is bounded, and its answer says w
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from angarium.operations.events.timed_traces import DueEvent, timed_traces
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.listing import get_health
-from angarium.operations.receiver_list.throughput import UNMEASURED
+from angarium.operations.receiver_list.throughput import UNMEASURED, RecentCounts
 from angarium.operations.routing_delays import why_unrouted
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import DeadLetters, LetterFilter
@@ -86,9 +86,10 @@ class ErasedEvent(Struct, frozen=True, kw_only=True):
 class EventSearch(Struct, frozen=True, kw_only=True):
     """The receivers for which an event waits; if there are none, the reason. `notes`: parts not searched.
 
-    `stored`: a stream has the event, although it waits for no receiver. `unrouted`: it waits to be routed,
-    as `why_none` says. `letter`: the number of the dead letter that it is. `erased`: one for each tenant.
-    `due`: the last events of the id whose time had come, if they had one.
+    `stored`: a stream has the event, although it waits for no receiver. As `why_none` says, it is `unrouted`,
+    since it waits for that, or it is `timed`, and waits for its time or was cancelled before that. `letter`:
+    the number of the dead letter that it is. `erased`: one for each tenant. `due`: the last events of the id
+    whose time had come, if they had one.
     """
 
     waiting: list[WaitingDelivery]
@@ -96,6 +97,7 @@ class EventSearch(Struct, frozen=True, kw_only=True):
     notes: list[str]
     stored: bool = False
     unrouted: bool = False
+    timed: bool = False
     letter: int | None = None
     erased: list[ErasedEvent] = field(default_factory=list)
     due: list[DueEvent] = field(default_factory=list)
@@ -108,11 +110,12 @@ class EventSearch(Struct, frozen=True, kw_only=True):
 
 
 class _Whereabouts(Struct, frozen=True):
-    """Why no receiver has an event; whether a stream has it, whether it waits to be routed, its letter."""
+    """Why no receiver has an event, and what is known of it; the members are those of `EventSearch`."""
 
     why: str
     stored: bool = True
     unrouted: bool = False
+    timed: bool = False
     letter: int | None = None
 
 
@@ -154,32 +157,39 @@ async def search_event(
     recorded: Mapping[str, Collection[str | None]] = MappingProxyType({}),
     bounds: SearchBounds = SearchBounds(),  # noqa: B008 - it is immutable.
     why_unrecorded: Callable[[float], str] = lambda _: "",
+    *,
+    existing: Sequence[str] | None = None,
+    recently: RecentCounts | None = None,
 ) -> EventSearch:
     """Search for an event, of one tenant if given.
 
     `why_unrecorded`: returns why the end of an event that was stored at that time may not be recorded, or an
     empty text.
 
+    `existing`: the receivers, if the caller knows them, and `recently` what it knows of the journal.
     For receivers whose deliveries are `recorded`, only copies are searched that were sent again, except those
     of replays and redrives that are recorded, too.
     """
     if tenant is not None:
         check_tenant(tenant)
-    js, names, among = access.js, access.names, tenant or "*"
-    there = await StoredConfigurations(js, names).all(among)
+    among = tenant or "*"
+    there = await StoredConfigurations(access.js, access.names).all(among) if existing is None else existing
     receivers = [each for each in there if bounds.includes(each)]
     notes = list[str]()
     if len(receivers) > RECEIVERS_MAX:
         notes.append(f"{len(receivers)} receivers are too many to search their waiting events")
         receivers = []
-    states = {each.receiver: each.state async for each in receiver_snapshots(js, names, among)}
+    states = await _states(access, among) if receivers else {}
     slots, found, left = asyncio.Semaphore(bounds.at_once), list[WaitingDelivery](), {*receivers}
 
     async def search(receiver: str) -> None:
         async with slots:
             known, wanted = states.get(receiver), _wanted(event, recorded.get(receiver))
-            message, cut = await _among_waiting(access, receiver, known, event, wanted)
-            if message is not None and (delivery := await _delivery(access, receiver, message)) is not None:
+            message, cut = await among_waiting(access, receiver, known, event, wanted)
+            if (
+                message is not None
+                and (delivery := await _delivery(access, receiver, message, recently)) is not None
+            ):
                 found.append(delivery)
             elif cut:
                 notes.append(f"more than {SEARCHED_MAX} events wait for {receiver}; only those were searched")
@@ -208,8 +218,13 @@ async def search_event(
         why = "its erasure is under way" if at is None else f"it was erased at {at}"
     return EventSearch(
         waiting=[], why_none=why, notes=notes, stored=none.stored, unrouted=none.unrouted,
-        letter=none.letter, erased=[each.shown for each in erased], due=timed.due,
+        timed=none.timed, letter=none.letter, erased=[each.shown for each in erased], due=timed.due,
     )  # fmt: skip
+
+
+async def _states(access: Access, among: str) -> dict[str, State | None]:
+    """The receivers of a tenant, or all (`*`), by their snapshots."""
+    return {each.receiver: each.state async for each in receiver_snapshots(access.js, access.names, among)}
 
 
 def _wanted(event: str, recorded: Collection[str | None] | None) -> Callable[[Event], bool]:
@@ -233,7 +248,7 @@ async def _erasures(access: Access, event: str, tenants: list[str], notes: list[
     return found
 
 
-async def _among_waiting(
+async def among_waiting(
     access: Access, receiver: str, known: State | None, event: str, wanted: Callable[[Event], bool]
 ) -> tuple[StoredMessage | None, bool]:
     """The wanted message of the event among the unsettled ones of a receiver, by its snapshot."""
@@ -248,7 +263,9 @@ async def _among_waiting(
     return found.message, found.cut
 
 
-async def _delivery(access: Access, receiver: str, message: StoredMessage) -> WaitingDelivery | None:
+async def _delivery(
+    access: Access, receiver: str, message: StoredMessage, recently: RecentCounts | None
+) -> WaitingDelivery | None:
     """The place of an event among those that wait; None if it was settled since the receiver's snapshot."""
     subject = access.names.deliveries_to(receiver)
     later = await access.js.read(access.names.deliveries, subject, message.position + 1, batch=1, max_bytes=1)
@@ -263,22 +280,22 @@ async def _delivery(access: Access, receiver: str, message: StoredMessage) -> Wa
     place = waiting - len(later.messages) - later.pending
     if place < 1:
         return None
-    health = await get_health(access, [receiver])
-    pace = None if isinstance(health, NotDone) else health.get(receiver)
+    health = await get_health(access, [receiver], recently)
+    measured = None if isinstance(health, NotDone) else health.get(receiver)
     return WaitingDelivery(
         receiver=receiver, stored_at=stored_at, place=place, waiting=waiting, why=live["why"],
-        remedy=live.get("remedy"), due_s=due_s(live, pace, place, time.time()), again=again,
+        remedy=live.get("remedy"), due_s=due_s(live, measured, place, time.time()), again=again,
     )  # fmt: skip
 
 
-def due_s(live: StateDocument, pace: ReceiverHealth | None, place: int, now: float) -> float | None:
-    """Seconds until the turn of the event at `place`, at the current pace; None if that is not known."""
+def due_s(live: StateDocument, health: ReceiverHealth | None, place: int, now: float) -> float | None:
+    """Seconds until the turn of the event at `place`, at the current throughput; None if not known."""
     if live["phase"] not in ("idle", "active"):
         resumes = live["resume_at"] if place == 1 else None
         return None if resumes is None else round(max(0.0, quantities.parse_time(resumes, now) - now), 1)
-    measured = pace is not None and pace.limited_by not in UNMEASURED
-    per_s, bucket = (pace.out_per_s or 0.0) if pace and measured else 0.0, live["bucket"]
-    if bucket and (not per_s or (pace and pace.limited_by == "rate")):
+    measured = health is not None and health.limited_by not in UNMEASURED
+    per_s, bucket = (health.out_per_s or 0.0) if health and measured else 0.0, live["bucket"]
+    if bucket and (not per_s or (health and health.limited_by == "rate")):
         per_s = bucket["effective_limit"] / SECONDS[bucket["per"]]
     return round(place / per_s, 1) if per_s else None
 
@@ -311,7 +328,7 @@ async def _why_none(
         if seen >= SEARCHED_MAX:
             break
     if why_timed:
-        return _Whereabouts(why_timed)
+        return _Whereabouts(why_timed, timed=True)
     if unread:
         which = " or ".join(unread)
         notes.append(

@@ -42,8 +42,8 @@ async def timed_traces(access: Access, event: str, among: str, notes: list[str])
     taken = deque[tuple[Trace, int]](maxlen=DUE_SHOWN_MAX)
     async for trace in traces_of_event(access.js, access.names, among, event):
         match trace.what:
-            case Entry(deliver_at=at):
-                waits = waits or f"it waits for its time, {at}"
+            case Entry(address=address):
+                waits = waits or f"it waits for its time, {instant_text(address.second)}"
             case CancelledStub():
                 was_cancelled = True  # Another event of this id may wait nevertheless.
             case TakenStub(position):

@@ -102,7 +102,7 @@ class StoredPlan(Struct, frozen=True):
         return StoredPlan(self.kind, self.owner, plan, self.revision, ended.ended_at)
 
     def wait_s(self, now: float) -> float:
-        """The time until its next copy is due, but never longer than its pace: clocks may be wrong."""
+        """The time until its next copy is due, at most that between two copies: clocks may be wrong."""
         if not isinstance(self.plan, ReplayPlan):
             return 0.0
         return max(0.0, min(self.plan.due_at - now, self.plan.pace_s))

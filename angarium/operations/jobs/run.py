@@ -35,7 +35,7 @@ from streams.tasks import cancel_and_wait
 PAGE_PAUSE_S = 0.25
 """Time between two pages of letters, in which another redrive gets its turn."""
 COPY_PATIENCE_S = 5.0
-"""Time that a replay waits for its next copy; one with a slower pace is released until that is due."""
+"""Time that a replay waits for its next copy; one with a slower rate is released until that is due."""
 HALT_CHECK_EVERY_S = 0.25
 """Time between two checks whether the process is halted, while it waits for other redrives."""
 

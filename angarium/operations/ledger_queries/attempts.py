@@ -56,6 +56,14 @@ async def attempts_page(
     if wanted.type is not None:
         check_type(wanted.type)
     number = await number_of(ledger, receiver)
+    attempts, following = await attempts_from(ledger, number, wanted, start)
+    return FoundAttempts(attempts, following, await ledger_lag(ledger))
+
+
+async def attempts_from(
+    ledger: OpenLedger, number: int, wanted: AttemptFilter, start: PageStart | None
+) -> tuple[list[dict[str, Any]], PageStart | None]:
+    """The newest attempts of those wanted, from a place on, and where the older ones begin."""
     limit, skipped = wanted.limit, 0
     if start is not None:
         wanted = replace(wanted, until=min(wanted.until, start.at + 1), limit=limit + start.skip)
@@ -65,7 +73,7 @@ async def attempts_page(
     page = found[skipped : skipped + limit]
     more = len(found) > skipped + limit
     following = next_start([each.at for each in page], start) if more else None
-    return FoundAttempts([attempt_document(each) for each in page], following, await ledger_lag(ledger))
+    return [attempt_document(each) for each in page], following
 
 
 def _with_one_more_row(wanted: AttemptFilter) -> AttemptFilter:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from angarium.ledger.audit import CLOCK_TOLERANCE_MS, Bar, LimitPeriod, Window, bars, busiest, lengths
 from angarium.ledger.ledger_answers import RecordedChange
 from angarium.operations.failures import OperationError, operation
+from angarium.operations.ledger_queries.learnt_limits import LearntLimits, learnt_limits, with_learnt
 from angarium.operations.ledger_queries.ledger_access import (
     LedgerLag,
     OpenLedger,
@@ -21,6 +22,8 @@ from angarium.operations.ledger_queries.ledger_access import (
 
 ATTEMPTS_MAX = 200_000
 """Number of attempts in one audit; audit longer periods in parts."""
+CONFIGURATIONS_MAX = 1000
+"""Configurations of a period by which its learnt rates are computed."""
 COMPARISONS_PER_ATTEMPT = 8
 """Windows times limits for each attempt: of many changes of the rate, only a part is judged at once."""
 
@@ -78,12 +81,17 @@ class AuditedPart(Struct, frozen=True):
     """A part of the period: all attempts in it, and the second in it that came closest to its limit.
 
     `most` attempts began in that second, and `allowed` might: null where no limit was in force.
+    `learnt_min` and `learnt_max` are the lowest and the highest learnt rate per second in the part, and
+    `limited_by` is the member of `adaptive` that set the lowest; null where none held, 0 is a pause.
     """
 
     at: str | None
     attempts: int
     most: int
     allowed: int | None
+    learnt_min: float | None
+    learnt_max: float | None
+    limited_by: str | None
 
 
 class AuditDocument(Struct, frozen=True):
@@ -109,12 +117,15 @@ async def audit(
     starts = await ledger.queries.starts(number, since, until, attempts_max + 1)
     if len(starts) > attempts_max:
         raise _too_much(receiver, f"more than {attempts_max} attempts", starts[-2])
-    limits = _limits_of(await ledger.queries.changes(number), since, until, starts)
+    changes = await ledger.queries.changes(number)
+    limits = _limits_of(changes, since, until, starts)
     comparisons = len(lengths(limits)) * len(limits)
     if len(starts) * comparisons > COMPARISONS_PER_ATTEMPT * attempts_max:
         last = starts[COMPARISONS_PER_ATTEMPT * attempts_max // comparisons]
         raise _too_much(receiver, f"{len(starts)} attempts and {len(limits)} limits", last)
-    windows, drawn = await asyncio.get_running_loop().run_in_executor(_JUDGES, _judged, starts, limits)
+    learnt = await _learnt(ledger, number, (since, until), changes, limits)
+    loop = asyncio.get_running_loop()
+    windows, drawn = await loop.run_in_executor(_JUDGES, _judged, starts, limits, learnt)
     limited = any(each.per_second is not None for each in limits)
     exceeded = any(each.exceeded for each in windows)
     return Audit(
@@ -130,11 +141,32 @@ def _too_much(receiver: str, count: str, until: int) -> OperationError:
     )
 
 
-def _judged(starts: list[int], limits: list[LimitPeriod]) -> tuple[list[Window], list[Bar]]:
+async def _learnt(
+    ledger: OpenLedger,
+    number: int,
+    within: tuple[int, int],
+    changes: list[RecordedChange],
+    limits: list[LimitPeriod],
+) -> LearntLimits:
+    """All that the learnt rate of a receiver depended on in a period."""
+    queries = ledger.queries
+    configurations = await queries.configurations_before(number, within[0], 1)
+    configurations += await queries.configurations(number, *within, CONFIGURATIONS_MAX)
+    # A pace is learnt from answers, so there are no more of them than attempts.
+    paces = await queries.paces(number, *within, ATTEMPTS_MAX)
+    return learnt_limits(paces, changes, configurations, limits)
+
+
+def _judged(
+    starts: list[int], limits: list[LimitPeriod], learnt: LearntLimits
+) -> tuple[list[Window], list[Bar]]:
     """The busiest windows and the chart, computed in a thread that rests as long as it works."""
     rest = _Rests()
     windows = [busiest(starts, limits, length_s, pause=rest) for length_s in lengths(limits)]
-    return windows, bars(starts, limits, starts[0], starts[-1] + 1, rest) if starts else []
+    if not starts:
+        return windows, []
+    until = starts[-1] + 1
+    return windows, with_learnt(bars(starts, limits, starts[0], until, rest), until, learnt, rest)
 
 
 class _Rests:
@@ -159,8 +191,17 @@ def document(found: Audit) -> AuditDocument:
             AuditedWindow(each.length_s, text(each.at), each.attempts, each.allowed, each.exceeded)
             for each in found.windows
         ],
-        [AuditedPart(text(each.at), each.attempts, each.most, each.allowed) for each in found.chart],
-        found.ledger,
+        list(map(_part, found.chart)), found.ledger,
+    )  # fmt: skip
+
+
+def _part(bar: Bar) -> AuditedPart:
+    learnt = bar.learnt
+    return AuditedPart(
+        text(bar.at), bar.attempts, bar.most, bar.allowed,
+        None if learnt is None else round(learnt.lowest, 6),
+        None if learnt is None else round(learnt.highest, 6),
+        None if learnt is None else learnt.limited_by,
     )  # fmt: skip
 
 

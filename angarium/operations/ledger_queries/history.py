@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from actors.configuration.policy import Offline
 from actors.machine.facts import DISABLED_WHY
+from actors.machine.scheduling.pace_in_words import lesson_words
 from actors.times_as_text import age_text
 from angarium.ledger.configurations import policy_of
-from angarium.ledger.ledger_answers import Configured, RecordedChange
+from angarium.ledger.ledger_answers import Configured, RecordedChange, RecordedPace
 from angarium.ledger.queries import ROWS_MAX
 from angarium.ledger.schema import END_OF_TIME
 from angarium.operations.failures import operation
@@ -115,6 +116,7 @@ async def _entries_and_condition(
         claims=await queries.unclean_claims(
             now.shard, max(since, await queries.first_known(number)), until, limit
         ),
+        paces=await queries.pace_changes(number, since, until, limit),
     )
     entries = await asyncio.to_thread(_entries, read, limit)
     condition = "not paused, disabled or failing"
@@ -146,6 +148,7 @@ class _Read(Struct, frozen=True):
     configurations: list[Configured]
     before: list[Configured]
     claims: list[tuple[int, str]]
+    paces: list[RecordedPace]
 
 
 async def _changes(
@@ -180,6 +183,7 @@ def _entries(read: _Read, limit: int) -> list[_Entry]:
         for each, before in zip(read.configurations, replaced, strict=True)
     ]
     found += [(at, partial(_moved, at, node)) for at, node in read.claims]
+    found += [(each.at, partial(_paced, each)) for each in read.paces]
     return [entry() for _, entry in sorted(found, key=lambda each: each[0])[:limit]]
 
 
@@ -223,6 +227,15 @@ def _lacks_changes(each: Configured, before: Configured | None) -> bool:
 
 def _moved(at: int, node: str) -> _Entry:
     return at, "claimed", f"its shard moved to {node}, from an owner that had died", {"node": node}
+
+
+def _paced(each: RecordedPace) -> _Entry:
+    detail = {
+        "effective_limit": each.per_second, "limited_by": each.limited_by or None,
+        "concurrency": each.in_flight, "concurrency_limited_by": each.in_flight_by or None,
+    }  # fmt: skip
+    what = lesson_words(each.pace, each.per_second, each.limited_by, each.in_flight, each.in_flight_by)
+    return each.at, "pace_set", what, detail
 
 
 def _once(changes: Iterable[RecordedChange]) -> Iterator[RecordedChange]:

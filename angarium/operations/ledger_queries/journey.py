@@ -54,28 +54,32 @@ async def journey(
     *,
     after: tuple[str, int] = ("", 0),
     limit: int | None = None,
+    attempts_max: int | None = None,
 ) -> Journey:
     """The journey of an event, of one tenant if given. Fails as not_found.
 
-    It contains the deliveries `after` a receiver's sequence, at most `limit`, fewer with many attempts.
+    It contains the deliveries `after` a receiver's sequence, at most `limit`, fewer with more than
+    `attempts_max` attempts, usually 1000.
     """
-    found = await ledger.queries.journey(event_id, tenant, after, None if limit is None else limit + 1)
+    attempts_max = PAGE_ATTEMPTS_MAX if attempts_max is None else attempts_max
+    bounds = {} if limit is None else {"limit": limit + 1, "attempts_max": attempts_max}
+    found = await ledger.queries.journey(event_id, tenant, after, **bounds)
     if not found and not after[0]:
         raise OperationError(
             "not_found",
             f"no attempt of the event {event_id} is recorded: {await why_nothing(ledger, WHY_NONE)}",
             remedy="; see angarium inspect and angarium dead list",
         )
-    page = found if limit is None else _page(found[:limit])
+    page = found if limit is None else _page(found[:limit], attempts_max)
     return Journey(event_id, list(map(_shown, page)), len(found) > len(page), await ledger_lag(ledger))
 
 
-def _page(found: list[RecordedDelivery]) -> list[RecordedDelivery]:
+def _page(found: list[RecordedDelivery], attempts_max: int) -> list[RecordedDelivery]:
     """The first deliveries, as many as have room for their attempts, and at least one."""
     size = 0
     for count, each in enumerate(found):
         size += len(each.attempts)
-        if count and size > PAGE_ATTEMPTS_MAX:
+        if count and size > attempts_max:
             return found[:count]
     return found
 
@@ -87,9 +91,10 @@ async def recorded_journey(
     *,
     after: tuple[str, int] = ("", 0),
     limit: int | None = None,
+    attempts_max: int | None = None,
 ) -> Journey | NotDone:
     """The journey of an event, without a delivery if the ledger knows none."""
-    found = await journey(ledger, event_id, tenant, after=after, limit=limit)
+    found = await journey(ledger, event_id, tenant, after=after, limit=limit, attempts_max=attempts_max)
     if isinstance(found, NotDone) and found.kind == "not_found":
         return Journey(event_id, [], more=False, ledger=await ledger_lag(ledger))
     return found

@@ -1,8 +1,8 @@
-"""Throughput and latency of a receiver by minute."""
+"""Throughput and latency of a receiver by minute, and the sums of a tenant or of all."""
 
 from msgspec import Struct
 
-from angarium.ledger.ledger_answers import RecordedMinute
+from angarium.ledger.ledger_answers import RecordedMinute, RecordedTotals
 from angarium.operations.failures import operation
 from angarium.operations.ledger_queries.ledger_access import (
     LedgerLag,
@@ -46,8 +46,13 @@ class MinuteList(Struct, frozen=True):
 async def find_minutes(ledger: OpenLedger, receiver: str, since: int, until: int) -> MinuteList:
     """List the minutes between two times. Fails as invalid and not_found."""
     number = await number_of(ledger, receiver)
-    found = await ledger.queries.minutes(number, since, until)
-    return MinuteList(receiver, list(map(_minute, found)), await ledger_lag(ledger))
+    found = await minutes_of(ledger, number, since, until)
+    return MinuteList(receiver, found, await ledger_lag(ledger))
+
+
+async def minutes_of(ledger: OpenLedger, number: int, since: int, until: int) -> list[Minute]:
+    """The minutes of a receiver between two times, by its number in the ledger."""
+    return list(map(_minute, await ledger.queries.minutes(number, since, until)))
 
 
 class FoundMinutes(Struct, frozen=True):
@@ -65,6 +70,19 @@ async def minutes_page(ledger: OpenLedger, receiver: str, since: int, until: int
     found = await ledger.queries.minutes(number, since, until, limit + 1)
     following = found[limit].at if len(found) > limit else None
     return FoundMinutes(list(map(_minute, found[:limit])), following, await ledger_lag(ledger))
+
+
+class RecordedMinutes(Struct, frozen=True):
+    """The minutes in which something happened at the receivers of a tenant, or at all, the oldest first."""
+
+    minutes: list[RecordedTotals]
+    ledger: LedgerLag
+
+
+@operation
+async def recorded_minutes(ledger: OpenLedger, tenant: str | None, since: int, until: int) -> RecordedMinutes:
+    """List the sums of the minutes between two times, in milliseconds."""
+    return RecordedMinutes(await ledger.queries.totals(since, until, tenant), await ledger_lag(ledger))
 
 
 def _minute(each: RecordedMinute) -> Minute:

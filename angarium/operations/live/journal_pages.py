@@ -35,7 +35,7 @@ class Restarted(Missed, frozen=True):
 
 
 class AttemptPosition(Struct, frozen=True, order=True):
-    """A place in the journal, behind the attempt that was read last.
+    """A position in the journal, behind the attempt that was read last.
 
     It is the attempt with that `ordinal`, counted from 1, in the message at `position`; as a text, its id.
     """
@@ -48,7 +48,7 @@ class AttemptPosition(Struct, frozen=True, order=True):
 
 
 def parse_attempt_position(name: str) -> AttemptPosition:
-    """The place that the id of an attempt names. Raises BadInput."""
+    """The position that the id of an attempt names. Raises BadInput."""
     if (found := _ID.match(name)) is None:
         raise BadInput(
             f"{name[:60]!r} is not the id of an attempt; leave it out, or give one that tail has shown"
@@ -59,11 +59,11 @@ def parse_attempt_position(name: str) -> AttemptPosition:
 class JournalPages:
     """The messages from now on, or from the time `since`, or after a mark.
 
-    `start` finds the beginning; `place` is the last place read. One read has at most `bytes_max` bytes.
+    `start` finds the beginning; `read_to` is how far it was read. One read has at most `bytes_max` bytes.
     """
 
     def __init__(self, js: JetStream, names: Names, *, bytes_max: int = READ_BYTES_MAX) -> None:
-        self.place = BEGINNING
+        self.read_to = BEGINNING
         self._js = js
         self._names = names
         self._stream = names.journal
@@ -84,7 +84,7 @@ class JournalPages:
                 lambda: self._js.first_since(self._stream, ALL_SUBJECTS, since)
             )
             position = info.last if first is None else first.position - 1
-        self.place = ReadPosition(created=info.created, mark=Mark(position=position))
+        self.read_to = ReadPosition(created=info.created, mark=Mark(position=position))
         return missed
 
     async def follow(self, *, ends: bool = False) -> AsyncGenerator[list[StoredMessage] | Missed, None]:
@@ -96,10 +96,10 @@ class JournalPages:
         try:
             while True:
                 try:
-                    self.place = await reader.check(self.place)
-                    found = await reader.read(self.place.position, self._bytes_max)
+                    self.read_to = await reader.check(self.read_to)
+                    found = await reader.read(self.read_to.position, self._bytes_max)
                 except StreamRecreated as error:
-                    self.place = await self._place_after(self.place)
+                    self.read_to = await self._position_after(self.read_to)
                     yield Restarted(str(error))
                     continue
                 if reader.doubtful:
@@ -118,8 +118,8 @@ class JournalPages:
         finally:
             reader.stop()
 
-    async def _place_after(self, lost: ReadPosition) -> ReadPosition:
-        """The place at which to continue after a lost tail: the first message stored since the last one read.
+    async def _position_after(self, lost: ReadPosition) -> ReadPosition:
+        """The position after a lost tail: before the first message stored since the last one read.
 
         If the journal was created again, it is followed from its beginning.
         """
@@ -136,9 +136,9 @@ class JournalPages:
 
     @property
     def next_attempt(self) -> AttemptPosition:
-        """The place before the next message."""
-        return AttemptPosition(self.place.position + 1)
+        """The position before the next message."""
+        return AttemptPosition(self.read_to.position + 1)
 
     def _pass(self, position: int, stored_at: float) -> None:
         mark = Mark(position=position, stored_at=stored_at)
-        self.place = ReadPosition(created=self.place.created, mark=mark)
+        self.read_to = ReadPosition(created=self.read_to.created, mark=mark)

@@ -36,11 +36,13 @@ class TailFilter(Struct, frozen=True, kw_only=True):
 
     - `about`: the receiver or the tenant.
     - `failed`: none that delivered.
+    - `event`: those of the event with this id.
     - `types`: NATS wildcards; none of them: events of every type, and pings.
     """
 
     about: str | None = None
     failed: bool = False
+    event: str | None = None
     types: tuple[str, ...] = ()
 
     def check(self) -> None:
@@ -60,6 +62,8 @@ class TailFilter(Struct, frozen=True, kw_only=True):
     def takes(self, attempt: "TailedAttempt") -> bool:
         """True if the attempt is wanted; an event from an older journal has no type."""
         if not self.follows(attempt.receiver) or (self.failed and attempt.verdict == "delivered"):
+            return False
+        if self.event is not None and attempt.event_id != self.event:
             return False
         known = attempt.type
         return not self.types or (known is not None and any(matches(each, known) for each in self.types))

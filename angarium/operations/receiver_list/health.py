@@ -11,7 +11,8 @@ class ReceiverHealth(Struct, frozen=True, kw_only=True):
 
     `empty_in_s`: seconds until nothing waits, if all continues as it is; null: never, or not known yet.
     `limited_by`: what keeps its backlog from going, null if nothing is held up; `unknown` for a backlog that
-    is younger than the 15 s that are measured. The last four members are those of `BacklogThroughput`.
+    is younger than the 15 s that are measured, and for a receiver that was resumed within them. The last four
+    members are those of `BacklogThroughput`.
     """
 
     phase: Phase | None

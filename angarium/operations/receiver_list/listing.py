@@ -1,12 +1,12 @@
-"""Lists receivers: each with a short configuration, its phase, its waiting events, and its pace.
+"""Lists receivers: each with a short configuration, its phase, its waiting events, and its throughput.
 
-Phases and figures are those of the last snapshots, which nodes write every five seconds; the pace is that of
-the last seconds of the journal. No node is asked.
+Phases and figures are those of the last snapshots, which nodes write every five seconds; the throughput is
+that of the last seconds of the journal. No node is asked.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,10 +28,11 @@ from angarium.delivery.http_exchange.target import InvalidTarget, parse_target
 from angarium.operations.failures import NotDone, operation
 from angarium.operations.receiver_list.health import ReceiverHealth
 from angarium.operations.receiver_list.throughput import BacklogThroughput, Counts, RecentCounts, throughput
+from streams.bounded_gather import in_turns
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.partitions import shard_of_receiver
 from streams.installation.topology import Names
-from streams.journal_feed.recent import RecentFlushes
+from streams.journal_feed.recent_flushes import RecentFlushes
 from streams.nats.jetstream import ALL_SUBJECTS, JetStream
 from streams.observation.receiver_snapshots import (
     BacklogCount,
@@ -40,17 +41,16 @@ from streams.observation.receiver_snapshots import (
     ShardProgress,
     count_since,
     count_waiting,
-    last_snapshot,
+    last_snapshot_in,
+    progress_by_shard,
     receiver_snapshots,
     shard_count,
-    shard_progress,
     waiting_events,
 )
 
 COUNTED_AT_ONCE = 32
 RATE_MAX = 1e100
 """Largest limit that is shown; a larger one is shown as `?`, since one of 400 digits is not even a float."""
-READ_IN_A_TURN_MAX = 32
 OVERTAKEN_COUNTED_MAX = 256
 """Receivers whose events are counted in the stream, each with a request, because the journal is ahead of
 their snapshots. The others show no number of waiting events."""
@@ -92,6 +92,15 @@ class ReceiverFindings(Struct):
     throughput: BacklogThroughput | None = None
 
 
+class FoundReceivers(Struct, frozen=True):
+    """Everything about the receivers; the members are those of `Overview`."""
+
+    rows: list[ReceiverFindings]
+    notes: list[str]
+    exist: bool
+    age_s: float = 0.0
+
+
 class Overview(Struct, frozen=True):
     """The receivers, and notes about all of them.
 
@@ -116,7 +125,25 @@ async def overview(
 ) -> Overview:
     """All receivers, or a tenant's, or those in one of these phases, or `only` some, in alphabetical order.
 
-    With a `recently` that is kept, each call reads only the new part of the journal.
+    For `only` some, only their snapshots are read, and the progress of their shards.
+    """
+    found = await find_receivers(access, tenant, phases, only=only, recently=recently)
+    rows = [listed(row) async for row in in_turns(found.rows)]
+    return Overview(rows, found.notes, found.exist, found.age_s)
+
+
+async def find_receivers(
+    access: Access,
+    tenant: str | None,
+    phases: Collection[str] = (),
+    *,
+    only: Collection[str] | None = None,
+    recently: RecentCounts | None = None,
+) -> FoundReceivers:
+    """Find out everything about the receivers; most of it is unknown if NATS cannot tell.
+
+    With a `recently` that is kept, each call reads only the new part of the journal. Raises InvalidName and
+    `Unavailable`.
     """
     if tenant is not None:
         check_tenant(tenant)
@@ -126,78 +153,73 @@ async def overview(
         await configurations.all(tenant or "*") if only is None else await configurations.get_many(list(only))
     )
     try:
-        shards = await shard_progress(js, names, await shard_count(js, names))
-        known = await _snapshots(js, names, tenant, only)
-        rows = await _rows(found, known, shards, phases)
+        count = await shard_count(js, names)
+        shards = await progress_by_shard(js, names, _shards_of(only, count))
+        known = await _snapshots(js, names, tenant, only, count)
+        rows = await _rows(found, known, shards, count)
         recently = recently or RecentCounts(RecentFlushes(js, names))
         await recently.read_on()
-        _forget_overtaken(rows, shards, recently)
+        await _note_resumed(rows, shards, recently)
+        rows = [row async for row in in_turns(rows) if not phases or row.phase in phases]
+        await _forget_overtaken(rows, shards, recently)
         await _count(js, names, rows, shards, recently)
         await _measure(rows, recently, time.time())
     except AngariumError as error:
-        unknown = await _all_listed([ReceiverFindings(name, each.raw) for name, each in found.items()])
-        return Overview(unknown, [f"phases and counts cannot be read: {error}"], bool(found))
-    age_s = max((each.age_s for each in shards), default=0.0)
-    return Overview(await _all_listed(rows), _notes(shards) if rows else [], bool(found), round(age_s, 3))
+        unknown = [ReceiverFindings(name, each.raw) for name, each in found.items()]
+        return FoundReceivers(unknown, [f"phases and counts cannot be read: {error}"], bool(found))
+    age_s = max((each.age_s for each in shards.values()), default=0.0)
+    return FoundReceivers(rows, _notes([*shards.values()]) if rows else [], bool(found), round(age_s, 3))
 
 
-async def _all_listed(rows: list[ReceiverFindings]) -> list[ListedReceiver]:
-    """The rows as they are shown; other tasks get their turns meanwhile."""
-    return [listed(row) async for row in _in_turns(rows)]
+def _shards_of(only: Collection[str] | None, count: int) -> Sequence[int]:
+    """The shards of these receivers, or all of them."""
+    if only is None or not count:
+        return range(count)
+    return sorted({shard_of_receiver(each, count) for each in only})
 
 
-async def _in_turns(rows: list[ReceiverFindings]) -> AsyncIterator[ReceiverFindings]:
-    """The rows, with turns for other tasks in between.
-
-    Without them nats-server takes this client for dead, since it answers no ping meanwhile, and a process of
-    the API would answer nothing.
-    """
-    for count, row in enumerate(rows, 1):
-        if count % READ_IN_A_TURN_MAX == 0:
-            await asyncio.sleep(0)
-        yield row
-
-
-async def get_health(access: Access, receivers: Collection[str]) -> dict[str, ReceiverHealth] | NotDone:
+async def get_health(
+    access: Access, receivers: Collection[str], recently: RecentCounts | None = None
+) -> dict[str, ReceiverHealth] | NotDone:
     """The health of these receivers, as far as they exist."""
     if not receivers:
         return {}
-    found = await overview(access, None, only=receivers)
+    found = await overview(access, None, only=receivers, recently=recently)
     if isinstance(found, NotDone):
         return found
     return {row.receiver: msgspec.convert(msgspec.structs.asdict(row), ReceiverHealth) for row in found.rows}
 
 
 async def _snapshots(
-    js: JetStream, names: Names, tenant: str | None, only: Collection[str] | None
+    js: JetStream, names: Names, tenant: str | None, only: Collection[str] | None, shards: int
 ) -> dict[str, ReceiverSnapshot]:
     if only is None:
         return {each.receiver: each async for each in receiver_snapshots(js, names, tenant or "*")}
-    found = await asyncio.gather(*(last_snapshot(js, names, each) for each in only))
+    if not shards:
+        return {}
+    found = await asyncio.gather(
+        *(last_snapshot_in(js, names, each, shard_of_receiver(each, shards)) for each in only)
+    )
     return {each.receiver: each for each in found if each is not None}
 
 
 async def _rows(
     found: dict[str, Configuration],
     known: dict[str, ReceiverSnapshot],
-    shards: list[ShardProgress],
-    phases: Collection[str],
+    shards: Mapping[int, ShardProgress],
+    shard_total: int,
 ) -> list[ReceiverFindings]:
-    """Rows from the snapshots of the receivers in one of the phases."""
+    """Rows from the snapshots of the receivers."""
     now, rows = time.time(), []
-    for count, (name, configuration) in enumerate(found.items(), 1):
-        if count % READ_IN_A_TURN_MAX == 0:
-            # Otherwise nats-server takes this client for dead, since it answers no ping meanwhile.
-            await asyncio.sleep(0)
+    async for name, configuration in in_turns(found.items()):
         row = ReceiverFindings(name, configuration.raw)
-        snapshot = known.get(name) or _without_snapshot(name, len(shards))
-        if snapshot.state is not None and snapshot.shard < len(shards):
+        snapshot = known.get(name) or _without_snapshot(name, shard_total)
+        if snapshot.state is not None and snapshot.shard in shards:
             row.snapshot = snapshot
             row.policy = policy_of(row.raw)
             row.phase = phase_of(snapshot.state, row.policy, now)
             row.waiting = waiting_events(snapshot, shards[snapshot.shard])
-        if not phases or row.phase in phases:
-            rows.append(row)
+        rows.append(row)
     return rows
 
 
@@ -207,13 +229,27 @@ def _without_snapshot(receiver: str, shards: int) -> ReceiverSnapshot:
     return ReceiverSnapshot(receiver, shard, State(receiver=receiver))
 
 
-def _forget_overtaken(
-    rows: list[ReceiverFindings], shards: list[ShardProgress], recently: RecentCounts
+async def _note_resumed(
+    rows: list[ReceiverFindings], shards: Mapping[int, ShardProgress], recently: RecentCounts
+) -> None:
+    """Show receivers as active that were resumed since their snapshots, which have an older phase."""
+    async for row in in_turns(rows):
+        state = None if row.snapshot is None else row.snapshot.state
+        if row.snapshot is None or state is None or row.policy is None or row.policy.paused:
+            continue
+        resumed_at = recently.counts.get(row.name, Counts()).resumed_at
+        ahead_since = shards[row.snapshot.shard].ahead_since
+        if resumed_at and ahead_since is not None and resumed_at >= ahead_since:
+            row.phase = "active" if state.open or state.parked else "idle"
+
+
+async def _forget_overtaken(
+    rows: list[ReceiverFindings], shards: Mapping[int, ShardProgress], recently: RecentCounts
 ) -> None:
     """Clear the number of waiting events if the journal is ahead of its snapshot."""
     overtaken = [
         row
-        for row in rows
+        async for row in in_turns(rows)
         if row.waiting is not None
         and row.snapshot is not None
         and (ahead_since := shards[row.snapshot.shard].ahead_since) is not None
@@ -229,13 +265,12 @@ async def _count(
     js: JetStream,
     names: Names,
     rows: list[ReceiverFindings],
-    shards: list[ShardProgress],
+    shards: Mapping[int, ShardProgress],
     recently: RecentCounts,
 ) -> None:
     """Count, in the stream, the waiting and the new events of receivers whose snapshots do not say it."""
-    left = iter(
-        [row for row in rows if row.waiting is None and row.snapshot is not None and not row.is_unknown]
-    )
+    uncounted = [row async for row in in_turns(rows) if row.waiting is None and not row.is_unknown]
+    left = iter([row for row in uncounted if row.snapshot is not None])
     first = await js.first_since(names.deliveries, ALL_SUBJECTS, recently.since)
 
     async def count() -> None:
@@ -253,7 +288,7 @@ async def _count(
 
 
 async def _measure(rows: list[ReceiverFindings], recently: RecentCounts, now: float) -> None:
-    async for row in _in_turns(rows):
+    async for row in in_turns(rows):
         if row.waiting is not None and row.phase is not None:
             oldest_at = row.waiting.oldest_at
             row.throughput = throughput(
@@ -344,7 +379,7 @@ def url_without_query(url: object) -> str:
 
 def _rate(rate: Any) -> str:
     if isinstance(rate, list):
-        return ", ".join(_rate(each) for each in rate[:RATES_MAX] if not isinstance(each, list)) or "?"
+        return " and ".join(_rate(each) for each in rate[:RATES_MAX] if not isinstance(each, list)) or "?"
     members = rate_members(rate) if isinstance(rate, str) else rate
     match members:
         case {"limit": int() | float() as limit, **rest} if abs(limit) < RATE_MAX:

@@ -3,6 +3,7 @@
 Everything is computed from the nodes' records of the last seconds: no node is asked, or has extra work.
 """
 
+import asyncio
 from collections import deque
 from typing import Literal
 
@@ -12,13 +13,14 @@ from actors.configuration.policy import Policy
 from actors.machine import facts as f
 from actors.machine.pace.pace import NO_PACE_LIMITS, PaceLimits
 from actors.machine.scheduling.phases import Phase
-from streams.journal_feed.recent import RECENT_SPAN_S, RecentFlush, RecentFlushes
+from streams.bounded_gather import in_turns
+from streams.journal_feed.recent_flushes import RECENT_SPAN_S, RecentFlush, RecentFlushes
 
 Bottleneck = Literal["rate", "pace", "latency", "batch", "node", "failure", "throttle", "pause", "unknown"]
 """Limits of a backlog's throughput: the configured rate; the pace that its answers taught; the time that the
 receiver takes to answer; a batch that waits for more events, as configured; our nodes; failures; a pause that
 the receiver asked for (429), or an operator. Unknown while the backlog is younger than the time that is
-measured: its receiver may have been idle before."""
+measured, or the receiver was resumed within it: it may have been idle before."""
 
 UNMEASURED = None, "unknown"
 """Limits whose receiver was idle for a part of the time that is measured: it can do more than it did."""
@@ -32,6 +34,7 @@ WORKING_BELOW_S = 2.0
 class Counts(Struct):
     """Totals of one receiver over some time: attempts, and the time that they took in all.
 
+    - `failed`: those since the receiver was resumed last, at `resumed_at` (0.0: not in that time).
     - `positions`: those of the settled events.
     - `discarded_to`: the position up to which all events were discarded.
     """
@@ -42,15 +45,17 @@ class Counts(Struct):
     busy_ms: float = 0.0
     positions: set[int] = field(default_factory=set)
     discarded_to: int = 0
+    resumed_at: float = 0.0
 
-    def add(self, other: "Counts") -> None:
-        """Add counts that were made elsewhere."""
-        self.settled += other.settled
-        self.attempts += other.attempts
-        self.failed += other.failed
-        self.busy_ms += other.busy_ms
-        self.positions |= other.positions
-        self.discarded_to = max(self.discarded_to, other.discarded_to)
+    def add(self, later: "Counts") -> None:
+        """Add the counts of a later time."""
+        self.settled += later.settled
+        self.attempts += later.attempts
+        self.failed = later.failed if later.resumed_at else self.failed + later.failed
+        self.busy_ms += later.busy_ms
+        self.positions |= later.positions
+        self.discarded_to = max(self.discarded_to, later.discarded_to)
+        self.resumed_at = later.resumed_at or self.resumed_at
 
 
 class BacklogThroughput(Struct, frozen=True, kw_only=True):
@@ -68,11 +73,16 @@ class BacklogThroughput(Struct, frozen=True, kw_only=True):
 class RecentCounts:
     """The last seconds of every receiver, or of those of one shard.
 
-    `last_at`: when the last facts of each receiver were stored.
+    - `last_at`: when the last facts of each receiver were stored.
+
+    Several tasks may share it. What was read less than `kept_for_s` ago is not read again.
     """
 
-    def __init__(self, flushes: RecentFlushes) -> None:
+    def __init__(self, flushes: RecentFlushes, kept_for_s: float = 0.0) -> None:
         self._flushes = flushes
+        self._kept_for_s = kept_for_s
+        self._kept_until = 0.0
+        self._reading = asyncio.Lock()
         self._seen = deque[tuple[float, dict[str, Counts]]]()
         self.counts: dict[str, Counts] = {}
         self.last_at: dict[str, float] = {}
@@ -81,17 +91,33 @@ class RecentCounts:
 
     async def read_on(self) -> None:
         """Read the facts since the last read, and forget those that are too old."""
-        for flush in await self._flushes.read_new():
-            self._seen.append((flush.stored_at, counted(flush)))
-        self.since = max(self._flushes.since, self._flushes.now - RECENT_SPAN_S)
-        self.span_s = max(1.0, self._flushes.now - self.since)
-        while self._seen and self._seen[0][0] < self.since:
+        async with self._reading:
+            loop = asyncio.get_running_loop()
+            began_at = loop.time()
+            if began_at < self._kept_until:
+                return
+            try:
+                await self._read_on()
+            except BaseException:
+                # It may have been cancelled, with others waiting for it: nothing of it counts.
+                self._flushes.begin_again()
+                self._seen.clear()
+                raise
+            self._kept_until = began_at + self._kept_for_s
+
+    async def _read_on(self) -> None:
+        new = await self._flushes.read_new()
+        self._seen += [(flush.stored_at, counted(flush)) async for flush in in_turns(new)]
+        since = max(self._flushes.since, self._flushes.now - RECENT_SPAN_S)
+        while self._seen and self._seen[0][0] < since:
             self._seen.popleft()
-        self.counts, self.last_at = {}, {}
-        for stored_at, of in self._seen:
-            for receiver, counts in of.items():
-                self.last_at[receiver] = stored_at
-                self.counts.setdefault(receiver, Counts()).add(counts)
+        sums, last_at = dict[str, Counts](), dict[str, float]()
+        async for stored_at, counts_by_receiver in in_turns(self._seen):
+            for receiver, counts in counts_by_receiver.items():
+                last_at[receiver] = stored_at
+                sums.setdefault(receiver, Counts()).add(counts)
+        self.since, self.span_s = since, max(1.0, self._flushes.now - since)
+        self.counts, self.last_at = sums, last_at
 
 
 def counted(flush: RecentFlush) -> dict[str, Counts]:
@@ -113,6 +139,8 @@ def counted(flush: RecentFlush) -> dict[str, Counts]:
                 counts.discarded_to = max(counts.discarded_to, position)
             case f.AttemptFailed():
                 counts.failed += 1
+            case f.Resumed() | f.Retargeted():
+                counts.failed, counts.resumed_at = 0, flush.stored_at
         if isinstance(fact, f.Delivered | f.AttemptFailed | f.Throttled):
             counts.attempts += 1
             counts.busy_ms += fact.latency_ms
@@ -198,7 +226,8 @@ def bottleneck_of(
         return "pace"
     if policy is not None and _lingers(policy, waiting, oldest_s):
         return "batch"
-    return "node" if oldest_s >= span_s else "unknown"
+    was_idle = oldest_s < span_s or counts.resumed_at
+    return "unknown" if was_idle else "node"
 
 
 def _is_used_up(counts: Counts, span_s: float, per_second: float) -> bool:

@@ -1,16 +1,20 @@
 """Shows the health of the receivers repeatedly, the longest waits first."""
 
 import time
+from bisect import insort
+from collections.abc import Sequence
+from math import inf
 
 from msgspec import Struct
 
 from actors.times_as_text import instant_text
 from angarium.access import Access
-from angarium.operations.failures import NotDone
-from angarium.operations.receiver_list.listing import ListedReceiver, overview
+from angarium.operations.failures import NotDone, operation
+from angarium.operations.receiver_list.listing import ListedReceiver, ReceiverFindings, find_receivers, listed
 from angarium.operations.receiver_list.throughput import RecentCounts
 from angarium.operations.routing_delays import unrouted_notes
-from streams.journal_feed.recent import RecentFlushes
+from streams.bounded_gather import in_turns
+from streams.journal_feed.recent_flushes import RecentFlushes
 
 
 class TopScreen(Struct, frozen=True, kw_only=True):
@@ -31,39 +35,58 @@ class TopScreen(Struct, frozen=True, kw_only=True):
 
 
 class Top:
-    """The receivers of all tenants, or of one. Each refresh continues in the journal."""
+    """The receivers of all tenants, or of one. Each refresh continues in the journal.
 
-    def __init__(self, access: Access, tenant: str | None, limit: int) -> None:
+    `recently`: what others read there, too.
+    """
+
+    def __init__(
+        self, access: Access, tenant: str | None, limit: int, recently: RecentCounts | None = None
+    ) -> None:
         self._access = access
         self._tenant = tenant
         self._limit = limit
-        self._recently = RecentCounts(RecentFlushes(access.js, access.names))
+        self._recently = recently or RecentCounts(RecentFlushes(access.js, access.names))
 
     async def refresh(self) -> TopScreen | NotDone:
         """The current content of the screen."""
-        found = await overview(self._access, self._tenant, recently=self._recently)
-        if isinstance(found, NotDone):
-            return found
-        unrouted = await unrouted_notes(self._access, self._tenant)
-        return picture(found.rows, self._limit, [*found.notes, *unrouted], found.age_s)
+        return await _refreshed(self._access, self._tenant, self._limit, self._recently)
 
 
-def picture(rows: list[ListedReceiver], limit: int, notes: list[str], age_s: float = 0.0) -> TopScreen:
-    """Sum up the rows, and keep the first `limit` of them."""
-    ranked = sorted(rows, key=_rank)
+@operation
+async def _refreshed(access: Access, tenant: str | None, limit: int, recently: RecentCounts) -> TopScreen:
+    found = await find_receivers(access, tenant, recently=recently)
+    notes = [*found.notes, *await unrouted_notes(access, tenant)]
+    return await top_screen(found.rows, limit, notes, found.age_s)
+
+
+async def top_screen(
+    rows: Sequence[ReceiverFindings], limit: int, notes: list[str], age_s: float = 0.0
+) -> TopScreen:
+    """Sum up the rows, and list the first `limit` of them."""
+    behind = waiting = 0
+    in_per_s = out_per_s = 0.0
+    first = list[tuple[tuple[float, float, str], ReceiverFindings]]()
+    async for row in in_turns(rows):
+        if row.waiting is not None:
+            behind += bool(row.waiting.count)
+            waiting += row.waiting.count
+        if row.throughput is not None:
+            in_per_s += row.throughput.in_per_s
+            out_per_s += row.throughput.out_per_s
+        rank = _rank(row)
+        if len(first) < limit or rank < first[-1][0]:
+            insort(first, (rank, row), key=lambda each: each[0])
+            del first[limit:]
     return TopScreen(
-        at=instant_text(time.time()),
-        count=len(rows),
-        behind=sum(bool(each.waiting) for each in rows),
-        waiting=sum(each.waiting or 0 for each in rows),
-        in_per_s=round(sum(each.in_per_s or 0.0 for each in rows), 3),
-        out_per_s=round(sum(each.out_per_s or 0.0 for each in rows), 3),
-        receivers=ranked[:limit],
-        notes=notes,
-        age_s=age_s,
-    )
+        at=instant_text(time.time()), count=len(rows), behind=behind, waiting=waiting,
+        in_per_s=round(in_per_s, 3), out_per_s=round(out_per_s, 3),
+        receivers=[listed(row) for _, row in first], notes=notes, age_s=age_s,
+    )  # fmt: skip
 
 
-def _rank(row: ListedReceiver) -> tuple[str, float, str]:
-    """The sort key: the oldest event first (RFC 3339 sorts as text), then the busiest."""
-    return row.oldest_at or "~", -(row.out_per_s or 0.0), row.receiver
+def _rank(row: ReceiverFindings) -> tuple[float, float, str]:
+    """The sort key: the oldest event first, then the busiest."""
+    oldest_at = row.waiting.oldest_at if row.waiting else None
+    out_per_s = row.throughput.out_per_s if row.throughput else 0.0
+    return inf if oldest_at is None else oldest_at, -out_per_s, row.name

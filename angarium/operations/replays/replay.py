@@ -1,6 +1,6 @@
 """Replays: a command sends a receiver's events again, as far as the stream still has them.
 
-Each is a new delivery, at a limited pace; events that are not settled yet are left out.
+Each is a new delivery, at a limited rate; events that are not settled yet are left out.
 """
 
 import secrets
@@ -54,9 +54,9 @@ async def replay(
     waiting: Callable[[float, float], None] = lambda began_at, wait_s: None,
     began: Callable[[Replayed], None] = lambda done: None,
 ) -> ReplayReport:
-    """Send the events again at a limited pace; without `wanted`, finish an earlier replay.
+    """Send the events again at a limited rate; without `wanted`, finish an earlier replay.
 
-    Without `per_second`, an earlier replay continues at its own pace.
+    Without `per_second`, an earlier replay continues at its own rate.
     Fails as not_found, as invalid if an earlier replay has to be resumed first, as a conflict if another one
     for the receiver is under way, and as refused if the receiver is removed meanwhile. `waiting` is called if
     an earlier one was interrupted, `began` with the result, which changes as events are sent.

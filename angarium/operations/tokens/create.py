@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
+from actors.errors import InvalidName
 from actors.ids import check_tenant
 from angarium.access import Access
 from angarium.operations.failures import OperationError, operation
@@ -42,10 +43,17 @@ class CreatedToken(Struct, frozen=True):
 
 @operation
 async def create(access: Access, new: NewToken) -> CreatedToken:
-    """Create and store a token. Fails as invalid."""
-    if new.tenant != ALL_TENANTS:
-        check_tenant(new.tenant)
-    _check(new)
+    """Create and store a token. Fails as invalid, with a problem for each wrong member."""
+    return await created_token(access, new)
+
+
+async def created_token(access: Access, new: NewToken) -> CreatedToken:
+    """Create and store a token. Raises `OperationError`, NotPermitted and `ApiError`."""
+    if problems := token_problems(new):
+        text = "; ".join(problems.values())
+        raise OperationError(
+            "invalid", text, problems=tuple(f"{name}: {problems[name]}" for name in problems)
+        )
     secret, now = new_secret(), datetime.now(UTC)
     token = Token(
         tenant=new.tenant,
@@ -60,20 +68,25 @@ async def create(access: Access, new: NewToken) -> CreatedToken:
     return await _stored(access, secret, token)
 
 
-def _check(new: NewToken) -> None:
-    """Raises `OperationError`."""
+def token_problems(new: NewToken) -> dict[str, str]:
+    """The problems of a new token by its members."""
+    problems: dict[str, str] = {}
+    if new.tenant != ALL_TENANTS:
+        try:
+            check_tenant(new.tenant)
+        except InvalidName as error:
+            problems["tenant"] = str(error)
     if not new.scopes:
-        raise OperationError("invalid", "a token needs a scope: publish, read, manage or operate")
+        problems["scopes"] = "a token needs a scope: publish, read, manage or operate"
     if "operate" in new.scopes and new.tenant != ALL_TENANTS:
-        raise OperationError("invalid", "the scope operate is for the whole fleet: give it to the tenant *")
+        problems["scopes"] = "the scope operate is for the whole fleet: give it to the tenant *"
     if new.rate is not None and not 0 < new.rate <= RATE_MAX:
-        raise OperationError(
-            "invalid", f"a token's rate must be above 0 and at most {RATE_MAX:g} events a second"
-        )
+        problems["rate"] = f"a token's rate must be above 0 and at most {RATE_MAX:g} events a second"
     if new.lasts_s is not None and not 0 < new.lasts_s < timedelta.max.total_seconds() / 1e4:
-        raise OperationError("invalid", "a token's lifetime must be above 0, and a few centuries at most")
+        problems["lasts_s"] = "a token's lifetime must be above 0, and a few centuries at most"
     if len(new.note) > NOTE_MAX or _CONTROL.search(new.note):
-        raise OperationError("invalid", f"a note must be one line of at most {NOTE_MAX} characters")
+        problems["note"] = f"a note must be one line of at most {NOTE_MAX} characters"
+    return problems
 
 
 async def _stored(access: Access, made: Secret, token: Token) -> CreatedToken:

@@ -9,6 +9,7 @@ from angarium.telemetry.metrics.description import MetricDescription, MetricKind
 
 RECEIVER = MetricLabel("receiver", "a name, or `_other`")
 TENANT = MetricLabel("tenant", "a name, or `_other`")
+PACE_SOURCE = MetricLabel("limited_by", "`headers`, `after_429`, `concurrency`, `smart`")
 
 NODE = (
     MetricDescription(
@@ -96,6 +97,17 @@ NODE = (
         note="Nothing holds them back, and they have a token: the node is late",
     ),
     MetricDescription(
+        name="angarium_receivers_paced", kind=MetricKind.GAUGE, unit="{receiver}",
+        help="Receivers in memory that a learnt limit holds below their rate or concurrency.",
+        labels=(PACE_SOURCE,), note="[What their answers teach](receivers.md#pace)",
+    ),
+    MetricDescription(
+        name="angarium_paces_learnt_total", kind=MetricKind.COUNTER, unit="{fact}",
+        help="Facts about what a receiver can take, by what limited it then.",
+        labels=(MetricLabel("limited_by", "as above, or `none`"),),
+        note="At most one a second for each receiver. Many by `after_429` or `smart`: receivers refuse often",
+    ),
+    MetricDescription(
         name="angarium_rate_buckets", kind=MetricKind.GAUGE, unit="{receiver}",
         help="Receivers in memory with a rate, by how full their buckets of tokens are.",
         labels=(MetricLabel(
@@ -179,7 +191,7 @@ NODE = (
     ),
     MetricDescription(
         name="angarium_filter_failures_total", kind=MetricKind.COUNTER, unit="{event}",
-        help="Filters that could not be judged for an event, which was not sent.",
+        help="Filters that could not be evaluated for an event, which was not sent.",
         labels=(MetricLabel("reason", "`not_json`, `failed`, `too_costly`"),),
         note="They are withheld for the reason `filter`, too",
     ),

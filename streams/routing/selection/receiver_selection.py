@@ -1,15 +1,15 @@
 """The selection of an event's receivers, by their regions and filters, in turns.
 
-Nothing else runs while a filter is judged, and one event may have thousands of receivers with costly filters.
-So other work has a turn after a few steps, and a selection continues only in its tenant's next turn once it
-has taken all steps of this one. What was judged stays judged; the body is decoded again. Equal filters are
-judged once.
+Nothing else runs while a filter is evaluated, and one event may have thousands of receivers with costly
+filters. So other work has a turn after a few steps, and a selection continues only in its tenant's next turn
+once it has taken all steps of this one. Results stay; the body is decoded again. Equal filters are evaluated
+once.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 
-from actors.configuration.filters.judging import Filter, FilterAnswer, FilterResult, decode_body
+from actors.configuration.filters.evaluating import Filter, FilterAnswer, FilterResult, decode_body
 from actors.machine.event import Event
 from streams.routing.selection.selection_totals import FailedFilter, SelectionTotals
 from streams.routing.selection.sending_rules import SendingRule
@@ -18,8 +18,8 @@ STEPS_A_TURN = 20_000
 """Steps after which a selection continues only in its tenant's next turn."""
 STEPS_IN_A_ROW = 5_000
 """Steps after which other work has a turn: a millisecond at most."""
-JUDGEMENT_STEPS = 10
-"""Steps that each judgement counts for in addition to its own."""
+EVALUATION_STEPS = 10
+"""Steps that each evaluation counts for in addition to its own."""
 BYTES_A_STEP = 16
 """Bytes of a body that are decoded in the time of a step."""
 
@@ -27,7 +27,7 @@ BYTES_A_STEP = 16
 class ReceiverSelection:
     """The selection among the `receivers` that subscribe to an event, with the `rules` of some of them.
 
-    `on_failure`: called for each filter that cannot be judged. It must neither block nor raise.
+    `on_failure`: called for each filter that cannot be evaluated. It must neither block nor raise.
     `steps_in_a_row`: the steps since other work had a turn.
     """
 
@@ -60,14 +60,14 @@ class ReceiverSelection:
 
     @property
     def receivers(self) -> tuple[str, ...]:
-        """The receivers that get the event, once all are judged."""
+        """The receivers that get the event, once all are evaluated."""
         if not self._not_sent:
             return self._receivers
         return tuple(each for each in self._receivers if each not in self._not_sent)
 
     @property
     def is_complete(self) -> bool:
-        """True if nothing is left to be judged."""
+        """True if nothing is left to be evaluated."""
         return not self._left
 
     @property
@@ -76,16 +76,16 @@ class ReceiverSelection:
         return not self._receivers
 
     async def advance(self) -> bool:
-        """Judge for one turn; returns True once all are judged."""
+        """Evaluate for one turn; returns True once all are evaluated."""
         if self.is_complete:
             return True
         body, left = decode_body(self._event.body), STEPS_A_TURN
         left -= await self._spent(len(self._event.body) // BYTES_A_STEP)
         while self._left:
-            judged, receivers = self._left.pop(next(iter(self._left)))
-            judgement = judged.judge(body)
-            self._take(judgement, receivers)
-            left -= await self._spent(judgement.steps + JUDGEMENT_STEPS)
+            chosen, receivers = self._left.pop(next(iter(self._left)))
+            answer = chosen.evaluate(body)
+            self._take(answer, receivers)
+            left -= await self._spent(answer.steps + EVALUATION_STEPS)
             if left <= 0:
                 break
         return self.is_complete
@@ -98,9 +98,9 @@ class ReceiverSelection:
             await asyncio.sleep(0)
         return steps
 
-    def _take(self, judgement: FilterAnswer, receivers: list[str]) -> None:
-        """Take a judgement for the receivers that have this filter."""
-        result = judgement.result
+    def _take(self, answer: FilterAnswer, receivers: list[str]) -> None:
+        """Take the answer for the receivers that have this filter."""
+        result = answer.result
         if result is FilterResult.PASSED:
             return
         self._not_sent.update(receivers)
@@ -108,5 +108,5 @@ class ReceiverSelection:
         if result is not FilterResult.STOPPED:
             event, reason = self._event, result.value
             self._totals.failures[reason] += len(receivers)
-            failed = FailedFilter(tuple(receivers), event.type, event.position, reason, judgement.why)
+            failed = FailedFilter(tuple(receivers), event.type, event.position, reason, answer.why)
             self._on_failure(failed)

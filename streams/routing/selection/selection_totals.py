@@ -1,12 +1,12 @@
-"""Counts of what filters and regions have kept from receivers, and filters that could not be judged."""
+"""Counts of what filters and regions have kept from receivers, and filters that could not be evaluated."""
 
 from msgspec import Struct, field
 
-from actors.configuration.filters.judging import FAILURES
+from actors.configuration.filters.evaluating import FAILURES
 
 
 class FailedFilter(Struct, frozen=True):
-    """A filter that could not be judged for an event of that `event_type`: the event is not sent.
+    """A filter that could not be evaluated for an event of that `event_type`: the event is not sent.
 
     `receivers` have that filter; `reason` is one of few words, `why` a sentence.
     """
@@ -21,9 +21,9 @@ class FailedFilter(Struct, frozen=True):
 class SelectionTotals(Struct):
     """Totals of the copies that were not made. They count again if another owner routes an event again.
 
-    - `filtered`: a filter did not let the event through, or could not be judged.
+    - `filtered`: a filter did not let the event through, or could not be evaluated.
     - `outside_region`: the receiver has regions, and the event's is not among them.
-    - `failures`: filters that could not be judged, by reason; these are `filtered`, too.
+    - `failures`: filters that could not be evaluated, by reason; these are `filtered`, too.
     """
 
     filtered: int = 0

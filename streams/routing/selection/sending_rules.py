@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from actors.configuration.filters.judging import Filter, filter_of
+from actors.configuration.filters.evaluating import Filter, filter_of
 from actors.configuration.policy import Policy, is_admitted
 from actors.ids import tenant_of
 from streams.buckets.known_configurations import KnownConfigurations
@@ -36,8 +36,8 @@ class SendingRules:
         """Let the receiver `<tenant>.<name>` have the rule of its configuration, and no other."""
         tenant = tenant_of(receiver)
         if policy is not None and (policy.region or policy.filter is not None):
-            judge = None if policy.filter is None else filter_of(policy.filter)
-            self._tenants.setdefault(tenant, {})[receiver] = SendingRule(policy.region, judge)
+            wanted = None if policy.filter is None else filter_of(policy.filter)
+            self._tenants.setdefault(tenant, {})[receiver] = SendingRule(policy.region, wanted)
         elif (rules := self._tenants.get(tenant)) is not None:
             rules.pop(receiver, None)
             if not rules:

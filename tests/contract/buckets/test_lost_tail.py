@@ -18,16 +18,17 @@ from streams.buckets.api_tokens import Token, TokenStore
 from streams.buckets.known_configurations import KnownConfigurations
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.buckets.without_secrets import without_secrets
-from streams.erasing.erasures import Erasures, finished
+from streams.erasing.erasures import Erasures
 from streams.installation.topology import Names
 from streams.journal_feed.bucket_reader import BucketReader
 from streams.lost_tails.marks import Mark
 from streams.lost_tails.read_positions import BEGINNING, BucketPosition
 from streams.nats.answers import Page, Stored, StreamInfo
 from streams.resending import plan_lock
+from tests.contract.buckets.erasing import carry_out
 from tests.contract.operations.jobs.jobs import events, replay_job, shown
 from tests.contract.resending.settled_events import ONE
-from tests.contract.support.power_loss import Powerless
+from tests.contract.support.power_loss import Powerless, powerless
 from tests.support.installation import install
 from tests.support.waiting import until, until_true
 
@@ -36,11 +37,8 @@ CHANGED = b'{"url":"https://changed.example/"}'
 
 @pytest.fixture
 async def nats() -> AsyncIterator[Powerless]:
-    nats = Powerless()
-    await nats.js.start()
-    yield nats
-    await nats.js.stop()
-    await nats.wire.close()
+    async with powerless() as nats:
+        yield nats
 
 
 @pytest.fixture
@@ -128,21 +126,13 @@ async def test_a_pause_at_a_lost_revision_is_seen_by_who_asks_the_leader(
 async def test_a_request_to_erase_at_a_lost_position_is_carried_out(nats: Powerless, names: Names) -> None:
     erasures = Erasures(nats.js, names)
     kept = nats.end_of(names.actors)
-
-    async def carry_out() -> list[str]:
-        done: list[str] = []
-        async for request, revision in erasures.pending():
-            await erasures.store_progress(finished(request, 1.0, 1), revision)
-            done.append(request.event)
-        return done
-
     for event in ("e1", "e2", "e3"):
         await erasures.request("acme", event, "ops", 1.0)
-    assert await carry_out() == ["e1", "e2", "e3"]
-    assert await carry_out() == []
+    assert await carry_out(erasures) == ["e1", "e2", "e3"]
+    assert await carry_out(erasures) == []
     nats.lose_tail(names.actors, kept)
     await erasures.request("acme", "late", "ops", 2.0)
-    assert await carry_out() == ["late"]
+    assert await carry_out(erasures) == ["late"]
 
 
 async def test_a_job_accepted_at_a_lost_position_is_run(

@@ -8,10 +8,11 @@ from angarium.api.background import jobs
 from angarium.api.background.jobs import Jobs
 from streams.buckets.api_tokens import Token, TokenStore
 from streams.buckets.stored_configurations import StoredConfigurations
-from streams.erasing.erasures import Erasures, finished
+from streams.erasing.erasures import Erasures
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
 from streams.resending import plan_lock
+from tests.contract.buckets.erasing import carry_out
 from tests.contract.journal.recording import recreate
 from tests.contract.operations.jobs.jobs import access, events, replay_job, shown
 from tests.contract.resending.settled_events import ONE
@@ -48,21 +49,13 @@ async def test_a_token_that_is_revoked_in_a_new_bucket_at_a_known_position_is_no
 
 async def test_a_request_to_erase_in_a_new_bucket_is_carried_out(js: JetStream, names: Names) -> None:
     erasures = Erasures(js, names)
-
-    async def carry_out() -> list[str]:
-        done: list[str] = []
-        async for request, revision in erasures.pending():
-            await erasures.store_progress(finished(request, 1.0, 1), revision)
-            done.append(request.event)
-        return done
-
     for event in ("e1", "e2", "e3"):
         await erasures.request("acme", event, "ops", 1.0)
-    assert await carry_out() == ["e1", "e2", "e3"]
-    assert await carry_out() == []
+    assert await carry_out(erasures) == ["e1", "e2", "e3"]
+    assert await carry_out(erasures) == []
     await recreate(js, names, names.actors)
     await erasures.request("acme", "late", "ops", 2.0)
-    assert await carry_out() == ["late"]
+    assert await carry_out(erasures) == ["late"]
 
 
 async def test_a_job_that_is_accepted_in_a_new_bucket_is_run(

@@ -12,6 +12,7 @@ import pytest
 from actors.machine import facts as f
 from actors.machine.bucket import RateLimit
 from actors.machine.evolve import evolve
+from actors.machine.pace.pace import LoweredRate, Pace
 from actors.machine.state import State
 from angarium.ledger import schema
 from angarium.ledger import writer as writing
@@ -43,6 +44,7 @@ from tests.support.ledgers import (
 )
 
 MS = round(NOW * 1000)
+PACE = Pace(lowered=LoweredRate(2.5, 5.0, NOW + 91))
 
 
 async def tell(journal: JournalWriter) -> None:
@@ -56,6 +58,9 @@ async def tell(journal: JournalWriter) -> None:
         receiver=RECEIVER, events=(numbered(2),), at=NOW + 80, attempt=3, status=429, until=NOW + 90
     ))  # fmt: skip
     await journal.flush(delivered(2, NOW + 90, attempt=4), f.Paused(receiver=RECEIVER, at=NOW + 91))
+    await journal.flush(
+        f.PaceSet(receiver=RECEIVER, at=NOW + 91, pace=PACE, per_second=2.5, limited_by="after_429")
+    )
     await journal.flush(f.Resumed(receiver=RECEIVER, at=NOW + 92), f.Pinged(receiver=RECEIVER, at=NOW + 92))
     await journal.flush(delivered(0, NOW + 93, events=(), kind="ping"))
     await journal.flush(
@@ -108,6 +113,11 @@ async def test_every_attempt_and_every_delivery_has_a_row(
     ]
     changes = [kind for (kind,) in await ledger.rows(f"SELECT kind FROM changes WHERE {mine} ORDER BY at")]
     assert sorted(changes) == ["forgot", "opened", "paused", "rate_set", "recovered", "resumed"]
+    ((at, pace, *limits),) = await ledger.rows(
+        f"SELECT at, pace, per_second, in_flight, limited_by, in_flight_by FROM paces WHERE {mine}"
+    )
+    assert (at, msgspec.json.decode(pace, type=Pace)) == (MS + 91_000, PACE)
+    assert limits == [2.5, None, "after_429", ""]
     totals = await ledger.rows(f"SELECT sum(attempts), sum(delivered), sum(dead) FROM minutes WHERE {mine}")
     assert totals == [(7, 3, 1)]
     claims = await ledger.rows("SELECT shard, node, epoch, clean FROM claims")
@@ -161,11 +171,11 @@ async def test_a_recreated_journal_is_refused(
     await catch_up(js, names, ledger)
     before = await ledger.contents()
     async with ledger.store() as store:
-        place = (await store.renew_shares(names.journal))[0].place
+        read_to = (await store.renew_shares(names.journal))[0].read_to
         await ledger.execute("UPDATE positions SET created = 'another' WHERE stream = ?", names.journal)
         with pytest.raises(LedgerError, match=r"was recreated.*choose another one with --to"):
             await writer(js, names, store).catch_up()
-        await ledger.execute("UPDATE positions SET created = ?", place.created)
+        await ledger.execute("UPDATE positions SET created = ?", read_to.created)
         await ledger.execute("UPDATE positions SET position = 7 WHERE stream = ?", names.journal)
         with pytest.raises(LedgerError, match=r"ends at 1.*choose another one with --to"):
             await writer(js, names, store).catch_up()

@@ -6,7 +6,8 @@ from itertools import count
 import pytest
 
 from actors.machine.evolve import evolve
-from actors.machine.facts import Fact
+from actors.machine.facts import Fact, PaceSet
+from actors.machine.pace.pace import Pace
 from actors.machine.state import State
 from angarium.ledger import fold, schema
 from angarium.ledger import writer as writing
@@ -92,6 +93,33 @@ async def test_a_state_is_right_or_unknown_at_every_time(
                 assert all(each in (None, true) for each, true in zip(found, truth, strict=True))
                 known = min(known, sum(each is not None for each in found))
         assert 3 <= known < EVENTS
+
+
+async def test_the_last_of_the_paces_that_are_too_old_stays(
+    js: JetStream, names: Names, journal: JournalWriter, ledger: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one held at the beginning of what is kept."""
+    monkeypatch.setattr(schema, "BLOCK_FACTS", 2)
+    monkeypatch.setattr(journal_reader, "READ_MESSAGES_MAX", 1)
+    monkeypatch.setattr(writing, "PRUNE_EVERY_S", 0.0)
+    for number in range(1, EVENTS + 1):
+        journal.at = NOW + number - 0.5
+        learnt = PaceSet(receiver=RECEIVER, at=NOW + number, pace=Pace(), per_second=number)
+        await journal.flush(*([opens()] if number == 1 else []), delivered(number, NOW + number), learnt)
+    async with ledger.store() as store:
+        if isinstance(store, PostgresStore):  # Two blocks a period.
+            calls, block = count(2), store.block_for
+            monkeypatch.setattr(store, "block_for", lambda at: block(next(calls) // 2 * round(KEEP_S * 1000)))
+        pruning = writer(js, names, store, keep_s=3600 - 7)
+        await pruning.catch_up()
+        assert len(await ledger.rows("SELECT 1 FROM paces")) == EVENTS
+        async with asyncio.timeout(60):
+            while await ledger.rows("SELECT 1 FROM paces WHERE per_second <= 3"):
+                await pruning.prune()
+    kept = [row[0] for row in await ledger.rows("SELECT per_second FROM paces ORDER BY at")]
+    ((dropped_until,),) = await ledger.rows("SELECT at FROM pruned")
+    assert kept == [*range(round(kept[0]), EVENTS + 1)]
+    assert round((NOW + kept[0]) * 1000) < dropped_until <= round((NOW + kept[1]) * 1000)
 
 
 async def test_a_block_that_is_dropped_between_two_queries_is_not_taken_for_no_facts(

@@ -175,7 +175,7 @@ async def test_a_writer_that_lost_a_share_but_not_its_connection_is_refused(
     assert await sequences(in_database) == {1: len(RECEIVERS)}
 
 
-async def test_a_returned_share_is_read_from_its_stored_place(
+async def test_a_returned_share_is_read_from_its_stored_position(
     js: JetStream,
     names: Names,
     journal: JournalWriter,

@@ -241,8 +241,8 @@ async def test_a_journal_that_lost_its_tail_is_followed_from_what_is_new(
         told = [await anext(found) for _ in range(5)]
         assert [sequence for _, sequence, _ in named(told)] == [1, 2, 3, 4, 5]
         # It has read 100 more messages, which the server lost.
-        place = pages.place
-        pages.place = replace(place, mark=Mark(position=place.position + 100, stored_at=time.time()))
+        read_to = pages.read_to
+        pages.read_to = replace(read_to, mark=Mark(position=read_to.position + 100, stored_at=time.time()))
         await journal.flush(delivered(6))
         js.connection_changed(True)  # It came back with it.
         lost = await anext(found)

@@ -5,6 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
+from actors.machine import commands as c
+from actors.machine.pace.pace import Observation
 from angarium.node.app import joined_node
 from angarium.node.control_requests import ReceiverControl
 from angarium.node.metrics.node_metrics import NodeMetrics
@@ -165,6 +167,21 @@ async def test_a_pause_is_recorded_with_its_author(wire: Wire, js: JetStream, na
         refused = await handler.handle(ControlRequest("pause", RECEIVER, b"now"))
         assert isinstance(refused, Denied)
         assert refused.code == "invalid"
+
+
+async def test_a_resume_says_which_learnt_pace_is_forgotten(wire: Wire, js: JetStream, names: Names) -> None:
+    await js.publish(names.receiver(RECEIVER), b'{"url": "https://a.example"}')
+    async with joined_node(wire, node_settings(names), SystemTime(), NobodySends()) as node:
+        await until(lambda: len(node.owned) == SHARDS)
+        handler, host = ReceiverControl(node), node.host_of(RECEIVER)
+        assert isinstance(await ask(handler, "inspect", RECEIVER), Granted)
+        assert host is not None
+        refused = Observation(throttled=1, answers=10, started_per_s=10.0, refused_began_at=host.clock.now())
+        host.actors[RECEIVER].live.record(c.LearnPace((refused,)), host.clock.now())
+        answer = await ask(handler, "resume", RECEIVER)
+        assert isinstance(answer, Granted)
+        assert answer.members["forgotten_pace"]["effective_limit"] == pytest.approx(5.0, abs=0.5)
+        assert await ask(handler, "resume", RECEIVER) == Granted({"paused": False, "forgotten_pace": None})
 
 
 async def test_a_skip_and_a_forget_are_recorded_with_their_author(

@@ -129,20 +129,27 @@ async def test_an_event_that_waits_nowhere_has_one_reason(
 
 
 async def test_an_event_that_waits_for_its_time_is_found(access: Access) -> None:
-    at = instant_text(time.time() + 3600)
+    """The time is shown as the full second in which it is due, as in all other places."""
+    second = int(time.time()) + 3600
     subject = access.names.publish_event("acme", "order")
-    await access.js.publish(subject, b"{}", {"Angarium-Id": "later", "Angarium-Deliver-At": at})
 
-    async def waits() -> bool:
-        return (await search(access, "later")).why_none == f"it waits for its time, {at}"
+    async def publish() -> None:
+        at = instant_text(second - 0.4)
+        await access.js.publish(subject, b"{}", {"Angarium-Id": "later", "Angarium-Deliver-At": at})
 
+    async def waits(tenant: str | None = "acme") -> bool:
+        found = await search(access, "later", tenant=tenant)
+        return found.timed and found.why_none == f"it waits for its time, {instant_text(second)}"
+
+    await publish()
     await until_true(waits)
-    assert (await search(access, "later", tenant=None)).why_none == f"it waits for its time, {at}"
+    assert await waits(tenant=None)
     done = await cancel_timed(access, "acme", "later")
     assert isinstance(done, CancelledEvents)
-    assert (await search(access, "later")).why_none == "it was cancelled before its time"
-    at = instant_text(time.time() + 3 * 86_400)
-    await access.js.publish(subject, b"{}", {"Angarium-Id": "later", "Angarium-Deliver-At": at})
+    cancelled = await search(access, "later")
+    assert (cancelled.timed, cancelled.why_none) == (True, "it was cancelled before its time")
+    second += 3 * 86_400
+    await publish()
     await until_true(waits)
 
 
@@ -357,31 +364,31 @@ async def test_an_owner_that_does_not_answer_leaves_the_place_open(
 
 
 BUCKET = {"effective_limit": 30.0, "per": "minute"}
-PACE = ReceiverHealth(
+HEALTH = ReceiverHealth(
     phase="active", waiting=9, oldest_at=None, failing_since=None, disabled=None, in_per_s=0.0, out_per_s=2.0,
     empty_in_s=None, limited_by="latency",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("live", "pace", "place", "expected"),
+    ("live", "health", "place", "expected"),
     [
-        ({"phase": "active", "bucket": None}, PACE, 8, 4.0),
-        ({"phase": "active", "bucket": BUCKET}, PACE, 8, 4.0),
-        ({"phase": "active", "bucket": BUCKET}, replace(PACE, limited_by="rate"), 8, 16.0),
+        ({"phase": "active", "bucket": None}, HEALTH, 8, 4.0),
+        ({"phase": "active", "bucket": BUCKET}, HEALTH, 8, 4.0),
+        ({"phase": "active", "bucket": BUCKET}, replace(HEALTH, limited_by="rate"), 8, 16.0),
         ({"phase": "active", "bucket": BUCKET}, None, 8, 16.0),
-        ({"phase": "active", "bucket": BUCKET}, replace(PACE, limited_by=None, out_per_s=0.2), 8, 16.0),
-        ({"phase": "active", "bucket": None}, replace(PACE, limited_by="unknown", out_per_s=0.2), 8, None),
-        ({"phase": "active", "bucket": None}, replace(PACE, out_per_s=0.0), 8, None),
-        ({"phase": "paused", "bucket": BUCKET, "resume_at": None}, PACE, 1, None),
-        ({"phase": "backing_off", "bucket": None, "resume_at": "2026-01-31T12:00:09Z"}, PACE, 1, 9.0),
-        ({"phase": "backing_off", "bucket": None, "resume_at": "2026-01-31T12:00:09Z"}, PACE, 2, None),
+        ({"phase": "active", "bucket": BUCKET}, replace(HEALTH, limited_by=None, out_per_s=0.2), 8, 16.0),
+        ({"phase": "active", "bucket": None}, replace(HEALTH, limited_by="unknown", out_per_s=0.2), 8, None),
+        ({"phase": "active", "bucket": None}, replace(HEALTH, out_per_s=0.0), 8, None),
+        ({"phase": "paused", "bucket": BUCKET, "resume_at": None}, HEALTH, 1, None),
+        ({"phase": "backing_off", "bucket": None, "resume_at": "2026-01-31T12:00:09Z"}, HEALTH, 1, 9.0),
+        ({"phase": "backing_off", "bucket": None, "resume_at": "2026-01-31T12:00:09Z"}, HEALTH, 2, None),
     ],
 )
-def test_the_turn_of_an_event_is_shown_if_the_pace_is_known(
-    live: dict[str, object], pace: ReceiverHealth | None, place: int, expected: float | None
+def test_the_turn_of_an_event_is_shown_if_the_throughput_is_known(
+    live: dict[str, object], health: ReceiverHealth | None, place: int, expected: float | None
 ) -> None:
-    assert due_s(live, pace, place, 1769860800.0) == expected
+    assert due_s(live, health, place, 1769860800.0) == expected
     waits = WaitingDelivery(
         receiver=NAME, stored_at="2026-01-31T12:00:00.000Z", place=place, waiting=9, why="it is",
         remedy=None, due_s=expected,

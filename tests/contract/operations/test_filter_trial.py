@@ -1,7 +1,6 @@
 """`test-filter`: what the last events would have done, on the real server."""
 
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -13,27 +12,12 @@ from angarium.operations.configurations.trials.filter_trial import FilterTrial, 
 from angarium.operations.failures import NotDone
 from angarium.operations.installation.doctor import filters as doctor_filters
 from angarium.operations.installation.doctor.filters import check_filters
-from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.answers import Stored
-from streams.nats.connection import ConnectOptions, connect
 from streams.nats.jetstream import JetStream
 from streams.observation import newest_events
-from tests.support.installation import SHARDS, install
 
 NAME = "acme.billing"
-
-
-@pytest.fixture
-async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
-    """An installation without nodes: the operation reads streams and buckets alone."""
-    settings = Settings(nats=(nats_url,), prefix=prefix, shards=SHARDS, node="a")
-    js = JetStream(await connect(ConnectOptions(servers=(nats_url,))))
-    await js.start()
-    await install(js, prefix)
-    yield Access(js, settings)
-    await js.stop()
-    await js.wire.close()
 
 
 async def put(access: Access, **members: object) -> None:

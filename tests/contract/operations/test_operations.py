@@ -1,7 +1,5 @@
 """Operations, called as the HTTP API calls them: no terminal, and each expected failure is a value."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from angarium.access import Access
@@ -27,23 +25,9 @@ from angarium.settings import Settings
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.dead_letters.letters import LetterFilter
 from streams.nats.answers import NoResponders, Unanswered
-from streams.nats.connection import ConnectOptions, connect
-from streams.nats.jetstream import JetStream
-from tests.support.installation import install
 
 NAME = "acme.billing"
 URL = "https://example.com/hook"
-
-
-@pytest.fixture
-async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
-    wire = await connect(ConnectOptions(servers=(nats_url,)))
-    js = JetStream(wire)
-    await js.start()
-    await install(js, prefix)
-    yield Access(js, Settings(prefix=prefix, shards=4))
-    await js.stop()
-    await wire.close()
 
 
 def failed(outcome: object, kind: Kind) -> NotDone:

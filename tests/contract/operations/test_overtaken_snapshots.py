@@ -1,6 +1,5 @@
 """Receivers whose journal is newer than their snapshots: what is shown is as new as the journal."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -16,29 +15,15 @@ from angarium.operations.configurations.put import NewConfiguration, put_configu
 from angarium.operations.installation.doctor.receivers import check_receivers
 from angarium.operations.receiver_list import listing
 from angarium.operations.receiver_list.listing import Overview, overview
-from angarium.settings import Settings
 from streams.clock import server_time
 from streams.journal.checkpoint import Checkpoint, encode_checkpoint
 from streams.journal.claim import Owner
-from streams.nats.connection import ConnectOptions, connect
-from streams.nats.jetstream import JetStream
-from tests.contract.observation.snapshots import put, waits
+from tests.contract.observation.snapshots import failed, put, waits
 from tests.contract.support.owners import own_all_shards
-from tests.support.installation import SHARDS, install, installation, shard
+from tests.support.installation import SHARDS, installation, shard
 from tests.support.ledgers import RECEIVER, JournalWriter
 
 EVENTS = 10
-
-
-@pytest.fixture
-async def access(nats_url: str, prefix: str) -> AsyncIterator[Access]:
-    wire = await connect(ConnectOptions(servers=(nats_url,)))
-    js = JetStream(wire)
-    await js.start()
-    await install(js, prefix)
-    yield Access(js, Settings(prefix=prefix, shards=4))
-    await js.stop()
-    await wire.close()
 
 
 async def put_events(access: Access, order: str = "strict") -> list[int]:
@@ -110,6 +95,25 @@ async def test_a_receiver_under_a_learnt_pace_is_not_listed_as_held_up_by_the_no
     await access.js.publish(access.names.actor_keys.checkpoint(shard(RECEIVER)), checkpoint)
     (row,) = (await look(access)).rows
     assert (row.phase, row.limited_by) == ("active", "pace")
+
+
+async def test_a_receiver_that_was_resumed_since_its_snapshot_is_not_held_up_by_failures(
+    access: Access,
+) -> None:
+    """The snapshot, and the failures of the last seconds, are older than the resume."""
+    await put_events(access)
+    now = await server_time(access.js, access.names.deliveries)
+    await put(access.js, access.names, waits(RECEIVER, now - 60, backoff_until=now + 600))
+    journal = JournalWriter(access.js, access.names)
+    await journal.flush(failed(RECEIVER, now))
+    (row,) = (await look(access)).rows
+    assert (row.phase, row.limited_by) == ("backing_off", "failure")
+    await journal.flush(f.Resumed(receiver=RECEIVER, at=now))
+    (row,) = (await look(access)).rows
+    assert (row.phase, row.limited_by) == ("active", "unknown")
+    found = await overview(access, None, ["backing_off"])
+    assert isinstance(found, Overview)
+    assert found.rows == []
 
 
 @pytest.fixture

@@ -110,6 +110,16 @@ async def test_a_rate_in_words_is_changed_by_its_members(bench: Patching) -> Non
     assert await bench.stored() == {"url": URL, "rate": "10/min", "order": "relaxed"}
 
 
+async def test_a_part_of_several_rates_is_not_changed(bench: Patching) -> None:
+    several = {"url": URL, "rate": ["10/s", "500/min"]}
+    await bench.store(several)
+    problem = "rate: several are stored; give all of them again, with what is to change"
+    assert (await bench.refused({"rate": {"margin": 0.9}})).problems == (problem,)
+    assert await bench.stored() == several
+    await bench.patched({"rate": {"limit": 5}})
+    assert (await bench.stored())["rate"] == {"limit": 5}
+
+
 async def test_a_change_without_effect_is_not_stored(bench: Patching) -> None:
     revision = await bench.store(FULL)
     done = await patch_configuration(bench.to, NAME, {"order": "relaxed"})

@@ -19,7 +19,7 @@ from angarium.operations.installation.doctor import receivers
 from angarium.operations.installation.doctor.findings import Finding
 from angarium.operations.receiver_list.throughput import Bottleneck, Counts, RecentCounts
 from streams.installation.topology import Names
-from streams.journal_feed.recent import RecentFlushes
+from streams.journal_feed.recent_flushes import RecentFlushes
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.observation.receiver_snapshots import BacklogCount, ReceiverSnapshot

@@ -177,7 +177,7 @@ async def test_a_letter_that_was_dropped_meanwhile_is_not_sent(js: JetStream, na
 
 
 async def test_a_letter_that_was_buried_twice_is_one_event_to_the_actor(js: JetStream, names: Names) -> None:
-    """The dead_letters may bury again after a crash, when JetStream has forgotten the first burial."""
+    """A dead letter may be stored again after a crash, when JetStream has forgotten the first one."""
     await shorten_window(js, names.dead_letters)
     position = await publish(js, names, ONE, b"", {"Angarium-Id": "e7"})
 

@@ -327,19 +327,19 @@ async def test_a_replay_that_is_resumed_keeps_its_pace_unless_it_is_given_anothe
     work = Replay(js, names, ONE, lock, 0.25)
     await work.begin(EventsToResend(begin=0, until=await end(js, names)), "m", "n")
     await work.leave(unfinished=True)
-    paces = list[float]()
+    intervals = list[float]()
 
     class Watched(Replay):
         def __init__(
             self, js: JetStream, names: Names, receiver: str, lock: ReplayLock, pace_s: float
         ) -> None:
             super().__init__(js, names, receiver, lock, pace_s)
-            paces.append(pace_s)
+            intervals.append(pace_s)
 
     monkeypatch.setattr(operation, "Replay", Watched)
     done = await operation.replay(Access(js, Settings(prefix=names.prefix)), ONE, None, rate)
     assert isinstance(done, operation.ReplayReport)
-    assert (done.sent, paces) == (1, [pace_s])
+    assert (done.sent, intervals) == (1, [pace_s])
 
 
 async def test_a_replay_stops_at_a_full_stream_and_continues_later(js: JetStream, names: Names) -> None:

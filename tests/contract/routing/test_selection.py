@@ -5,7 +5,7 @@ import itertools
 import msgspec
 import pytest
 
-from actors.configuration.filters.judging import Filter, FilterAnswer
+from actors.configuration.filters.evaluating import Filter, FilterAnswer
 from actors.configuration.transform import Transform, transform_hash
 from streams.buckets.stored_configurations import StoredConfigurations
 from streams.installation.partitions import partition_of
@@ -72,7 +72,7 @@ async def test_an_event_that_no_filter_lets_through_is_routed(
     assert owner.totals.unmatched == 0
 
 
-async def test_an_event_that_cannot_be_judged_is_counted_and_not_sent(
+async def test_an_event_that_cannot_be_evaluated_is_counted_and_not_sent(
     js: JetStream, names: Names, open_owner: OpenOwner
 ) -> None:
     await put(js, names, A, filter="length(total) > `0`")
@@ -154,17 +154,17 @@ async def test_selections_that_take_many_turns_keep_the_order_and_leave_turns_to
         await put(js, names, receiver, filter=f"total != `{number}`")
     await put(js, names, f"{NEIGHBOUR}.b")
     order = list[str]()
-    judge, add = Filter.judge, Lanes.add
+    evaluate, add = Filter.evaluate, Lanes.add
 
     def noted(given: Filter, decoded: object) -> FilterAnswer:
-        order.append("judged")
-        return judge(given, decoded)  # type: ignore[arg-type]
+        order.append("evaluated")
+        return evaluate(given, decoded)  # type: ignore[arg-type]
 
     def added(lanes: Lanes[object], lane: str, item: object) -> None:
         order.append(lane)
         add(lanes, lane, item)
 
-    monkeypatch.setattr(Filter, "judge", noted)
+    monkeypatch.setattr(Filter, "evaluate", noted)
     monkeypatch.setattr(Lanes, "add", added)
     for total in range(10):
         await announce(js, names, body(total))
@@ -174,7 +174,7 @@ async def test_selections_that_take_many_turns_keep_the_order_and_leave_turns_to
     for number, receiver in enumerate(receivers):
         assert await stored(js, names, receiver) == [body(each) for each in range(10) if each != number]
     assert await stored(js, names, f"{NEIGHBOUR}.b") == [b"other"]
-    assert order[: order.index(f"{NEIGHBOUR}.b")].count("judged") < 20
+    assert order[: order.index(f"{NEIGHBOUR}.b")].count("evaluated") < 20
 
 
 async def test_a_parked_tenant_is_filtered_like_others(

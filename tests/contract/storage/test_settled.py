@@ -25,7 +25,7 @@ from streams.nats.retry import stream_info
 from streams.storage import settled
 from streams.storage.eviction import SampledStream, samples_of
 from streams.storage.settled_purge import purge_settled
-from tests.contract.support.power_loss import Powerless
+from tests.contract.support.power_loss import Powerless, powerless
 from tests.contract.support.shards import RECEIVER, SHARD, own
 from tests.support.installation import install, publish, shard
 
@@ -188,10 +188,8 @@ class TestStreamReplacedBeforePurge:
 
     @pytest.fixture
     async def powerless(self) -> AsyncIterator[Powerless]:
-        server = Powerless()
-        await server.js.start()
-        yield server
-        await server.js.stop()
+        async with powerless() as server:
+            yield server
 
     async def sampled(self, js: JetStream) -> tuple[Names, SampledStream]:
         names = await install(js, "t")

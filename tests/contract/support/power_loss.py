@@ -1,5 +1,8 @@
 """A server in memory that can lose what it stored last, like one that loses power."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from streams.nats.jetstream import JetStream
 from tests.sim.server import FakeServer
 from tests.sim.server.client import LoopWire
@@ -29,3 +32,13 @@ class Powerless:
     def reconnect(self) -> None:
         self.wire.tell(False)
         self.wire.tell(True)
+
+
+@asynccontextmanager
+async def powerless() -> AsyncIterator[Powerless]:
+    """Such a server, and a connection to it."""
+    nats = Powerless()
+    await nats.js.start()
+    yield nats
+    await nats.js.stop()
+    await nats.wire.close()

@@ -10,7 +10,7 @@ from streams.nats.answers import Stored, StoredMessage
 from streams.nats.jetstream import JetStream
 from streams.timed import listing
 from streams.timed.entries import entry_in
-from streams.timed.listing import ListStart, list_entries
+from streams.timed.listing import ListKey, list_entries
 from tests.contract.support.routers import stored
 from tests.contract.timed.publishing import DAY_S, A, stored_entry
 
@@ -83,7 +83,7 @@ async def test_many_events_of_a_minute_are_listed_in_order_and_each_once(
         assert ids == expected
 
 
-async def page_cost(js: JetStream, names: Names, now: int, after: ListStart | None = None) -> int:
+async def page_cost(js: JetStream, names: Names, now: int, after: ListKey | None = None) -> int:
     """The requests for a page of three, and the subjects that were listed for it."""
     cost = 0
 
@@ -119,6 +119,6 @@ async def test_a_page_costs_the_same_if_more_events_wait(js: JetStream, names: N
         if number in (100, 400):
             costs.append((
                 await page_cost(js, names, now),
-                await page_cost(js, names, now, ListStart(second, 50)),
+                await page_cost(js, names, now, ListKey(second, 50)),
             ))  # fmt: skip
     assert costs[0] == costs[1]

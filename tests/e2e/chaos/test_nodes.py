@@ -9,14 +9,12 @@ import pytest
 
 from angarium.settings import REPLICATED_TTL_S
 from tests.support.fleet.load import QUICK, slow_at_times
-from tests.support.fleet.trial import Trial
+from tests.support.fleet.trial import TAKEN_S, Trial
 from tests.support.processes.nodes import Node, needs_proc
 from tests.support.proxy import Proxy
 
 pytestmark = [pytest.mark.soak, pytest.mark.alone, needs_proc]
 AWAY_S = 3 * REPLICATED_TTL_S
-TAKEN_S = REPLICATED_TTL_S + 2
-"""Longest time until other nodes deliver for the shards of one that is gone, on a machine of its own."""
 PAUSE_MAX_S = 1.0
 """Longest pause of a shard on a machine of its own, while nodes start and stop in order."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fleet.load import QUICK, slow_at_times
-from tests.support.fleet.trial import Trial
+from tests.support.fleet.trial import TAKEN_S, Trial
 from tests.support.processes.commands import FORKS
 from tests.support.processes.forks import Forks
 from tests.support.processes.nodes import needs_proc
@@ -49,5 +49,5 @@ async def test_a_node_takes_over_from_another_version(trial: Trial, older: Forks
     async with trial.flowing():
         await victim.kill()
         trial.failed()
-        await trial.goes_on(f"the kill of {victim.name}")
+        await trial.goes_on(f"the kill of {victim.name}", TAKEN_S)
     await trial.check()

@@ -22,6 +22,7 @@ TYPED = [
     "later list", "later cancel acme order-7", "key status", "key rotate --key-file keys",
     "fleet", "fleet drain n1", "fleet resume n1",
     "repair --accept-loss all", "token list", "token create acme --scope read", "token revoke x", "node",
+    "portal-link acme --console-url http://127.0.0.1:8080",
     "api --port 0", "ledger",
 ]  # fmt: skip
 ON_LEDGERS = ("attempts", "audit", "event", "history", "minutes")

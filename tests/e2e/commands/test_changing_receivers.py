@@ -42,6 +42,17 @@ def test_set_changes_only_the_members_that_it_names(terminal: Terminal) -> None:
     assert "timeout_s: must be a number from 0.1 to 60" in error
 
 
+def test_a_margin_is_the_share_of_each_rate_that_is_used(terminal: Terminal) -> None:
+    put = ("receiver", "put", "acme.spared", "--url", URL, "--margin", "0.9")
+    assert "--margin needs --rate; give that too" in terminal.failed(*put, status=2)
+    terminal.done(*put, "--rate", "10/s,500/min")
+    shown = terminal.json("receiver", "get", "acme.spared")
+    assert [each["margin"] for each in shown["rate"]] == [0.9, 0.9]
+    terminal.done("receiver", "set", "acme.spared", "--rate", "10/s", "--burst", "20")
+    changed = terminal.done("receiver", "set", "acme.spared", "--margin", "0.5").splitlines()
+    assert changed[1:] == ["  rate: 10/second, burst 20 → 10/second, burst 10, margin 0.5"]
+
+
 def test_rotate_secret_shows_the_new_one_and_the_end_of_the_old_one(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.rotated", "--url", URL)
     changed, secret, signing = terminal.done("receiver", "rotate-secret", "acme.rotated").splitlines()
@@ -134,7 +145,7 @@ def test_a_filter_is_tried_before_it_is_set(terminal: Terminal) -> None:
     failing = terminal.done(*trial[:-1], "length(total) > `0`", "--last", "2")
     assert "not sent: failed (length() takes a string, an array or an object, not number)" in failing
     assert failing.splitlines()[-1] == (
-        "2 events: 0 sent, 2 not sent (1 because the filter could not be judged)"
+        "2 events: 0 sent, 2 not sent (1 because the filter could not be evaluated)"
     )
     assert terminal.json(*trial)["sent"] == 1
     assert "not JMESPath at its end" in terminal.failed(*trial[:-1], "total >", status=2)
@@ -150,7 +161,14 @@ def test_a_transform_is_tried_before_it_is_set(terminal: Terminal) -> None:
         terminal.done("publish", "shape", body, "--type", "order")
     trial = ("receiver", "test-transform", "shape.billing")
     assert "shape.billing has no transform; give one to try" in terminal.failed(*trial, status=2)
-    assert "not a transform" in terminal.failed(*trial, "--transform", "[]", status=2)
+    for text, problem in (
+        ("[]", "must be an object with keep, drop, pseudonymize"),
+        ('{"dorp": []}', "dorp: unknown member; did you mean drop?"),
+        ('{"drop": [1]}', "drop[0]: must be a string"),
+        ('{"keep": []}', "keep: must be a list of strings, not empty"),
+        ("{", "not valid JSON"),
+    ):
+        assert problem in terminal.failed(*trial, "--transform", text, status=2)
     given = ("--transform", '{"drop": ["/email"]}')
     rows = [line.split("\t") for line in terminal.done(*trial, *given).splitlines()[1:]]
     assert [row[-1] for row in rows] == ['{"id":7}', "not sent: it is not JSON in UTF-8"]

@@ -221,7 +221,7 @@ def test_secrets_stay_and_are_changed_with_an_overlap(terminal: Terminal) -> Non
     put = ("receiver", "put", "acme.signed")
     assert terminal.json(*put, "--url", URL, "--secret", SECRET)["secret"] is None
     said = terminal.done(*put, "--url", URL).splitlines()
-    assert said[0].startswith("acme.signed is unchanged (revision ")
+    assert said[0].startswith("put acme.signed again, unchanged (revision ")
     assert said[1:] == ["one secret signs the requests"]
     said = terminal.done(*put, "--add-secret").splitlines()
     assert said[1] == "  secrets: 1 → 2 (1 new)"
@@ -240,7 +240,7 @@ def test_the_output_of_get_can_be_changed_and_put(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.round", *flags)
     shown = terminal.done("receiver", "get", "acme.round")
     put = ("receiver", "put", "acme.round", "--file", "-")
-    assert "acme.round is unchanged (revision " in terminal.done(*put, stdin=shown.encode())
+    assert "put acme.round again, unchanged (revision " in terminal.done(*put, stdin=shown.encode())
     changed = shown.replace("relaxed", "strict")
     assert "  order: relaxed → strict\n" in terminal.done(*put, stdin=changed.encode())
     error = terminal.failed("receiver", "put", "acme.round", "--url", URL, status=2)

@@ -26,7 +26,7 @@ PAUSED = '{\n  "receiver": "own.er",\n  "paused": %s\n}\n'
 
 
 async def bury(js: JetStream, receiver: str, number: int, data: bytes = b"{}", **headers: str) -> int:
-    """A letter as the dead_letters writes it; returns its sequence."""
+    """A letter as a node writes it; returns its sequence."""
     usual = {
         "Angarium-Id": f"{receiver}:e{number}", "Nats-Msg-Id": f"{receiver}:{number}",
         "Angarium-Reason": "rejected", "Angarium-Sequence": str(number), "Angarium-Attempts": "5",

@@ -81,3 +81,24 @@ async def test_an_event_says_what_holds_it_up(fleet: Fleet, terminal: Terminal, 
     told = await asyncio.to_thread(terminal.failed, "event", "o9")
     assert "event o9 is unknown: it was never published under this id, or so long ago" in told
     await ledger.stop()
+
+
+async def test_an_event_that_waits_for_its_time_or_was_cancelled_is_known(
+    fleet: Fleet, terminal: Terminal, tmp_path: Path
+) -> None:
+    terminal.environment |= {"ANGARIUM_LEDGER": f"sqlite:///{tmp_path / 'ledger.db'}"}
+    await fleet.configure(["shop.all"])
+    await fleet.start_ready()
+    ledger = LedgerProcess(fleet, tmp_path / "ledger.db", tmp_path / "said")
+    await ledger.start()
+    publish = ("publish", "shop", "{}", "--type", "order", "--id", "t1", "--at", "1h")
+    await asyncio.to_thread(terminal.done, *publish)
+
+    async def waits() -> bool:
+        found = await asyncio.to_thread(terminal.run, "event", "t1")
+        return found.returncode == 0 and found.stdout.startswith("t1: it waits for its time, 2")
+
+    await fleet.until_true(waits, "the event waits", COMMAND_LOOK_S)
+    await asyncio.to_thread(terminal.done, "later", "cancel", "shop", "t1")
+    assert await asyncio.to_thread(terminal.done, "event", "t1") == "t1: it was cancelled before its time\n"
+    await ledger.stop()

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from angarium.bench import api, deliver, fanout, isolation, scale
+from angarium.bench.console import pages
 
 
 @pytest.mark.soak
@@ -65,9 +66,9 @@ def test_publishing_over_http_is_measured_next_to_a_bare_route() -> None:
     assert (figures.lost, figures.repeats, figures.disordered) == (0, 0, 0)
     assert figures.to_bare == figures.single.per_s / figures.bare.per_s
     assert 0 < figures.p50_ms <= figures.p99_ms
-    for pace in (figures.single, figures.bare, figures.batched):
-        assert pace.per_s > 0
-        assert pace.client_cpu_us > 0
+    for each in (figures.single, figures.bare, figures.batched):
+        assert each.per_s > 0
+        assert each.client_cpu_us > 0
     if figures.single.server_cpu_us is not None and figures.single.nats_cpu_us is not None:
         assert figures.single.server_cpu_us > figures.single.nats_cpu_us >= 0
 
@@ -139,3 +140,18 @@ def test_healthy_receivers_are_measured_next_to_each_trouble() -> None:
     for row in rows:
         assert (row.lost, row.repeats, row.disordered) == (0, 0, 0)
         assert 0 < row.p50_ms <= row.p99_ms <= row.worst_ms
+
+
+@pytest.mark.soak
+def test_each_page_of_the_console_is_measured() -> None:
+    command = [sys.executable, "-m", "angarium", "bench", "console", "--json"]
+    small = ["--receivers", "200", "--attempts", "2000", "--rounds", "1", "--shards", "4"]
+    done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = msgspec.convert(json.loads(done.stdout), pages.ConsoleFigures)
+    assert (figures.receivers, figures.attempts) == (200, 2000)
+    assert len(figures.pages) == len({each.path for each in figures.pages}) > 10
+    for each in figures.pages:
+        assert each.size > 1000
+        assert min(each.first_ms, each.p50_ms) > 0
+        assert each.p50_ms <= each.p99_ms

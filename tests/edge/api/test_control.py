@@ -71,7 +71,7 @@ async def test_an_operator_pauses_looks_skips_forgets_and_resumes(owned: Api, si
         forgotten = await client.post(f"{BILLING}/forget")
         assert forgotten.json() == {"discarded": 2, "next_sequence": 4}
         assert "nothing waiting" in problem(await client.post(f"{BILLING}/skip"), 409, "refused")
-        assert (await client.post(f"{BILLING}/resume")).json() == {"paused": False}
+        assert (await client.post(f"{BILLING}/resume")).json() == {"paused": False, "forgotten_pace": None}
         state = (await client.get(f"{BILLING}/state")).json()
         assert (state["phase"], state["remedy"]) == ("idle", None)
 

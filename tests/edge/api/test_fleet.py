@@ -165,8 +165,8 @@ async def test_tokens_are_listed_page_by_page(api: Api) -> None:
     [
         ({"tenant": "acme", "scopes": []}, "/scopes"),
         ({"tenant": "acme", "scopes": ["all"]}, "/scopes/0"),
-        ({"tenant": "acme", "scopes": ["operate"]}, None),
-        ({"tenant": "a.b", "scopes": ["read"]}, None),
+        ({"tenant": "acme", "scopes": ["operate"]}, "/scopes"),
+        ({"tenant": "a.b", "scopes": ["read"]}, "/tenant"),
         ({"tenant": "acme", "scopes": ["read"], "rate": 0}, "/rate"),
         ({"tenant": "acme", "scopes": ["read"], "lasts_s": 1e300}, "/lasts_s"),
         ({"tenant": "acme", "scopes": ["read"], "note": "x" * 201}, "/note"),

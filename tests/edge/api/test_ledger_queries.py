@@ -12,6 +12,7 @@ import pytest
 
 from actors.machine import facts as f
 from actors.machine.bucket import RateLimit
+from actors.machine.pace.pace import HeaderLimit, Pace
 from actors.times_as_text import instant_text
 from angarium.api.api_state import QUERIES_MAX
 from angarium.api.queries import ask_ledger as asking
@@ -189,12 +190,18 @@ async def test_the_audit_and_the_worst(
     api: Api, journal: JournalWriter, ledger: InFile, reader: httpx.AsyncClient
 ) -> None:
     await journal.flush(f.RateSet(receiver=RECEIVER, limit=RateLimit(5.0, 2)), failed(1, NOW + 1))
+    pace = Pace(told=HeaderLimit(2.5, NOW + 5))
+    await journal.flush(
+        f.PaceSet(receiver=RECEIVER, at=NOW + 2, pace=pace, per_second=2.5, limited_by="headers")
+    )
     await journal.flush(*(delivered(sequence, NOW + 10) for sequence in range(2, 30)))
     await journal.flush(failed(1, receiver=OTHER), receiver=OTHER)
     await catch_up(api.js, api.names, ledger)
     span = {"since": instant_text(NOW), "until": instant_text(NOW + 60)}
     audit = await ok(reader, f"{AT}/audit", **span)
     assert (audit["verdict"], audit["attempts"], audit["since"]) == ("exceeded", 29, span["since"])
+    learnt = [(each["learnt_min"], each["learnt_max"], each["limited_by"]) for each in audit["chart"]]
+    assert (learnt[0], learnt[3]) == ((None, None, None), (2.5, 2.5, "headers"))
     assert (await ok(reader, f"{AT}/audit"))["attempts"] == 0
     worst = await ok(reader, "/v1/tenants/acme/top", within_s=86_400)
     assert [each["receiver"] for each in worst["failing"] + worst["late"]] == [RECEIVER]

@@ -4,11 +4,10 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
-from tests.edge.api.conftest import Api
 from tests.support.processes.commands import ROOT
 from tests.support.waiting import until_true
 
@@ -25,7 +24,15 @@ NEEDS_AXE = pytest.mark.skipif(
     not AXE.exists(), reason="axe-core is not installed: npm ci --prefix .ci/console"
 )
 PATIENCE_MS = 60_000
+FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')"
 SERIOUS = ("serious", "critical")
+
+
+class Served(Protocol):
+    """A console that is served at a URL."""
+
+    @property
+    def url(self) -> str: ...
 
 
 class Tab:
@@ -74,6 +81,13 @@ class Tab:
 
         await until_true(holds)
 
+    async def first_paint_ms(self, path: str) -> float:
+        """The time from asking for a page until its first text was drawn."""
+        await self.open(path)
+        await self.until(f"({FIRST_PAINT}).length > 0")
+        painted: float = await self.page.evaluate(f"({FIRST_PAINT})[0].startTime")
+        return painted
+
     async def is_wider_than_the_window(self) -> bool:
         """True if the page has to be scrolled sideways."""
         wider: bool = await self.page.evaluate("document.documentElement.scrollWidth > innerWidth")
@@ -81,7 +95,7 @@ class Tab:
 
 
 @asynccontextmanager
-async def tab(api: Api, **options: Any) -> AsyncIterator[Tab]:
+async def tab(api: Served, **options: Any) -> AsyncIterator[Tab]:
     """A tab in a Chromium of its own; at its end it must have no faults."""
     async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM)

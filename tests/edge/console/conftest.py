@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from angarium.access import Access, open_jetstream
 from angarium.api import server
+from angarium.console import admission
 from angarium.console.app import Console
 from angarium.ledger.follow import follow
 from angarium.node.app import open_node
@@ -28,6 +29,8 @@ from tests.support.plain_http import plain_client
 from tests.support.waiting import until, until_true
 
 settings = settings_fixture
+PAGES_PER_S = 10_000.0
+"""Tests ask more often than people, until something is there."""
 CSRF = re.compile(r'name="csrf" value="([^"]+)"')
 
 
@@ -36,6 +39,13 @@ async def nats(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedd
     directory: Path = tmp_path_factory.mktemp("nats")
     async with EmbeddedServer(directory, port=0) as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test ask for pages as often as it likes."""
+    monkeypatch.setattr(admission, "SESSION_PAGES_PER_S", PAGES_PER_S)
+    monkeypatch.setattr(admission, "ADDRESS_PAGES_PER_S", PAGES_PER_S)
 
 
 class Browser:

@@ -12,6 +12,7 @@ from tests.support.fleet.sink import Reply, Sink
 from tests.support.waiting import until_true
 
 BILLING = "/console/receivers/acme/billing"
+NAMED = {"receiver": "acme.billing"}
 CONFIRMED_FACTS = re.compile(r'name="confirmed_facts" value="([^"]*)"')
 
 
@@ -40,7 +41,7 @@ async def do(browser: Browser, action: str, says: str, status: int = 303) -> str
     assert says in preview
     facts = CONFIRMED_FACTS.search(preview)
     assert facts is not None
-    answer = await browser.post(f"{BILLING}/{action}", {"confirmed_facts": facts[1]}, status)
+    answer = await browser.post(f"{BILLING}/{action}", NAMED | {"confirmed_facts": facts[1]}, status)
     return answer.text if status != 303 else await browser.get(answer.headers["location"])
 
 
@@ -68,15 +69,23 @@ async def test_forgetting_names_the_number_of_events_and_discards_no_more(
     assert "Discard 3 events" in preview
     await post_orders(owned, "billing", 3, 12)
     await backlog(browser, 15)
-    answer = await browser.post(f"{BILLING}/forget", {"confirmed_facts": "3 1"}, 409)
+    answer = await browser.post(f"{BILLING}/forget", NAMED | {"confirmed_facts": "3 1"}, 409)
     assert "Nothing was done: the receiver has changed." in answer.text
     assert "Discard 15 events" in answer.text
     await backlog(browser, 15)
     for wrong in ("", "-1", "1e9", "9" * 5000, "15"):
         await browser.get(BILLING)
-        await browser.post(f"{BILLING}/forget", {"confirmed_facts": wrong}, 409)
+        await browser.post(f"{BILLING}/forget", NAMED | {"confirmed_facts": wrong}, 409)
     page = await do(browser, "forget", "15 events will be discarded")
     assert "15 events discarded. The next event gets the number 16." in page
+
+
+async def test_forgetting_has_to_be_confirmed_by_the_name_of_the_receiver(browser: Browser) -> None:
+    assert "To confirm, write <strong>acme.billing</strong>" in await browser.get(f"{BILLING}/forget")
+    for wrong in ({}, {"receiver": ""}, {"receiver": "acme.mail"}):
+        answer = await browser.post(f"{BILLING}/forget", wrong | {"confirmed_facts": "3 1"}, 409)
+        assert "write the name of the receiver to confirm" in answer.text
+    await backlog(browser, 3)
 
 
 async def test_an_old_confirmation_discards_no_other_events(owned: Api, browser: Browser) -> None:
@@ -86,7 +95,7 @@ async def test_an_old_confirmation_discards_no_other_events(owned: Api, browser:
     await do(browser, "pause", "No event waits now.")
     await post_orders(owned, "billing", 3, 3)
     await backlog(browser, 3)
-    answer = await browser.post(f"{BILLING}/forget", {"confirmed_facts": "3 1"}, 409)
+    answer = await browser.post(f"{BILLING}/forget", NAMED | {"confirmed_facts": "3 1"}, 409)
     assert "Discard 3 events" in answer.text
     await backlog(browser, 3)
 
@@ -135,4 +144,6 @@ async def test_without_a_node_the_page_says_so(api: Api) -> None:
     async with signed_in(api) as browser:
         page = await browser.get(BILLING)
         assert "no node answered for acme.billing" in page
-        assert "nothing can be done here now" in page
+        assert "only these can be done now" in page
+        assert f"{BILLING}/rotate-secret" in page
+        assert f"{BILLING}/pause" not in page

@@ -14,7 +14,10 @@ LATE_EVENTS = 12
 LIVE_WITHIN_MS = 1000
 SCRIPT = "<script>alert(1)</script><img src=https://evil.example/x onerror=alert(1)>"
 PATHS = (
-    "/console/", "/console/receivers", "/console/receivers/acme/billing",
+    "/console/", "/console/?tenant=acme", "/console/receivers/acme/billing/rotate-secret",
+    "/console/receivers/acme/billing/replay?since=1h", "/console/receivers/acme/billing/audit",
+    "/console/events/acme/order-1/for/billing", "/console/dead-letters", "/console/receivers",
+    "/console/receivers/acme/billing",
     "/console/receivers/acme/billing/forget", "/console/events", "/console/events/acme/order-1",
     "/console/dead-letters?tenant=acme", "/console/dead-letters/acme/1", "/console/fleet", "/console/nothing",
 )  # fmt: skip

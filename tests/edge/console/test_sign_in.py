@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from angarium.console import sessions
-from angarium.console.pages import sign_in
+from angarium.console.pages.signing_in import sign_in
 from angarium.operations.tokens.revoke import revoke
 from tests.edge.api.conftest import Api
 from tests.edge.console.conftest import Browser, signed_in, visitor
@@ -14,11 +14,20 @@ PAGES = (
     "/console/", "/console/receivers", "/console/receivers/acme/billing",
     "/console/receivers/acme/billing/pause", "/console/events", "/console/events/acme/e1",
     "/console/dead-letters", "/console/dead-letters/acme/1", "/console/dead-letters/acme/1/body",
+    "/console/receivers/acme/billing/rotate-secret", "/console/receivers/acme/billing/replay",
+    "/console/receivers/acme/billing/audit", "/console/events/acme/e1/for/billing",
+    "/console/events/acme/e1/for/billing/body",
+    "/console/receivers/acme/billing/configuration", "/console/settings", "/console/settings/tokens/new",
+    "/console/settings/tokens/aaaaaaaaaaaa/revoke", "/console/settings/links/new",
     "/console/fleet", "/console/jobs/redrive.acme.0123456789abcdef", "/console/live/acme",
 )  # fmt: skip
 OF_A_TENANT = tuple(each for each in PAGES if "acme" in each)
-FORMS = ("/console/receivers/acme/billing/pause", "/console/dead-letters/acme/redrive",
-         "/console/dead-letters/acme/redrive-now", "/console/sign-out")  # fmt: skip
+FORMS = (
+    "/console/receivers/acme/billing/pause", "/console/receivers/acme/billing/rotate-secret",
+    "/console/receivers/acme/billing/replay", "/console/jobs/redrive.acme.0123456789abcdef/stop",
+    "/console/dead-letters/acme/redrive", "/console/dead-letters/acme/redrive-now",
+    "/console/receivers/acme/billing/configuration", "/console/sign-out",
+)  # fmt: skip
 
 LASTS_S = 3.0
 """Lifetime of a token that expires during a test, after signing in."""
@@ -101,9 +110,11 @@ async def test_a_scope_that_is_missing_hides_its_actions_and_pages(api: Api) -> 
         assert "redrive" not in await browser.get("/console/dead-letters")
         assert "Send it again" not in await browser.get("/console/dead-letters/acme/1")
         await browser.get("/console/receivers/acme/billing/pause", 404)
+        for page in ("tokens/new", "tokens/aaaaaaaaaaaa/revoke", "links/new"):
+            await browser.get(f"/console/settings/{page}", 404)
         await browser.get("/console/fleet", 404)
         await browser.get("/console/")
-        for path in FORMS[:3]:
+        for path in FORMS[:-1]:
             await browser.post(path, {"which": "all"}, 404)
     async with signed_in(api, "*", ["operate"]) as browser:
         await browser.get("/console/fleet")

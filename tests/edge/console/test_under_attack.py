@@ -10,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from angarium.api import api_state
 from angarium.api.bounded_protocol import BoundedProtocol
 from angarium.api.requests import bodies
-from angarium.console.pages import sign_in
+from angarium.console.pages.signing_in import sign_in
 from tests.edge.api.conftest import Api
 from tests.edge.console.conftest import signed_in, visitor
 

@@ -68,11 +68,15 @@ class NetworkSender:
         target = parse_target(attempt.policy.url)
         self._hosts.begun(attempt.receiver, target)
         self._network.made += 1
-        outcome = await self._sender.send(attempt)
-        if isinstance(outcome, Answered):
-            self._detector.connected(attempt.receiver, target, "")
-            self._hosts.reached(target)
-        seen = await self._detector.attributed_outcome(attempt.receiver, attempt.policy, outcome)
+        try:
+            outcome = await self._sender.send(attempt)
+            if isinstance(outcome, Answered):
+                self._detector.connected(attempt.receiver, target, "")
+                self._hosts.reached(target)
+            seen = await self._detector.attributed_outcome(attempt.receiver, attempt.policy, outcome)
+        except BaseException:
+            self._hosts.ended(attempt.receiver, target)
+            raise
         if isinstance(seen, Failed) and seen.unreached:
             self._hosts.unreached(attempt.receiver, target)
         else:

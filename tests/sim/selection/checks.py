@@ -1,6 +1,6 @@
 """A second opinion on which events a receiver wants, by its patterns, its regions and its filter.
 
-The filter is judged by the package `jmespath` itself, which has no bounds; the product only uses its grammar.
+The filter is evaluated by the package `jmespath`, which has no bounds; the product only uses its grammar.
 """
 
 from functools import lru_cache

@@ -55,7 +55,7 @@ def _discard_without_number(
 SELECTION_MUTANTS = [
     Mutant("filter-kept", "a changed filter holds for events that are published a second later",
            ((SendingRules, "put", _keep_the_first),), scenarios.a_filter_changes),
-    Mutant("turn-is-the-last", "a selection goes on until all filters are judged",
+    Mutant("turn-is-the-last", "a selection goes on until all filters are evaluated",
            ((ReceiverSelection, "advance", _end_after_one_turn),), scenarios.a_selection_takes_several_turns),
     Mutant("turn-goes-behind", "an event whose selection goes on stays before those that follow it",
            ((Tenants, "match_later", _match_behind_others),), scenarios.a_selection_takes_several_turns),

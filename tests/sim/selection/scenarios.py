@@ -22,7 +22,7 @@ def a_filter_changes() -> None:
 
 
 def a_selection_takes_several_turns() -> None:
-    """Events wait for a router whose tenant may judge one filter in a turn; the first event needs two."""
+    """Events wait for a router whose tenant may evaluate one filter in a turn; the first event needs two."""
     with staged(Plan(receivers=(R, OTHER), filter_steps=1)) as stage:
         stage.put(filter="@ != `4`")
         stage.put(OTHER, filter="@ == `2`", region=["us"])

@@ -146,8 +146,8 @@ def shared_numbers(record: Record) -> Iterator[str]:
 
 
 def changed_numbers(record: Record) -> Iterator[str]:
-    borne = _values((each.event_id, each.sequence) for each in record.arrivals)
-    yield from (f"{event_id} came as {_listed(of)}" for event_id, of in borne.items() if len(of) > 1)
+    given = _values((each.event_id, each.sequence) for each in record.arrivals)
+    yield from (f"{event_id} came as {_listed(of)}" for event_id, of in given.items() if len(of) > 1)
 
 
 RULES: tuple[Callable[[Record], Iterator[str]], ...] = (

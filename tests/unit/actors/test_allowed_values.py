@@ -23,6 +23,7 @@ class Whole(Struct):
     paused: bool = False
     texts: tuple[str, ...] = ()
     numbers: tuple[int, ...] = ()
+    some: Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
     headers: dict[str, str] = {}
     part: Part | None = None
     parts: tuple[Part, ...] = ()
@@ -39,6 +40,7 @@ class Whole(Struct):
         ({"paused": 1}, ".paused", "must be true or false"),
         ({"texts": "a"}, ".texts", "must be a list of strings"),
         ({"texts": [1]}, ".texts[0]", "must be a string"),
+        ({"some": []}, ".some", "must be a list of strings, not empty"),
         ({"numbers": 1}, ".numbers", "must be a list of values, each a whole number"),
         ({"headers": []}, ".headers", "must be an object whose values are strings"),
         ({"headers": {"a": 1}}, ".headers[...]", "must be a string"),

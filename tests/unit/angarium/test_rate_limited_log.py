@@ -120,7 +120,7 @@ async def test_a_quiet_tenant_is_forgotten(caplog: pytest.LogCaptureFixture) -> 
 
 
 @in_virtual_time
-async def test_a_filter_that_cannot_be_judged_is_logged_with_its_receiver(
+async def test_a_filter_that_cannot_be_evaluated_is_logged_with_its_receiver(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     tell = HealthLog()

@@ -221,6 +221,26 @@ def test_addresses_of_servers(url: str) -> None:
     assert load({"nats": (url,)}, {}).nats == (url,)
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["https://hooks.example.com", "https://hooks.example.com:8443/console/", "http://127.0.0.1:8080",
+     "http://localhost:8080/console", "https://[2001:db8::1]/"],
+)  # fmt: skip
+def test_addresses_of_consoles(url: str) -> None:
+    assert load({"console_url": url}).console_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://hooks.example.com", "hooks.example.com", "https://", "https://a.example/other", "https://a:b/",
+     "https://me:hush@a.example", "https://a.example/console?x=1", "https://a.example/#x", "ftp://a.example",
+     "https://a.example\\@evil.example", "https://a.example:0", "https://é.example", "https://a .example"],
+)  # fmt: skip
+def test_a_link_leads_to_no_console_without_tls_or_with_more_in_its_address(url: str) -> None:
+    with pytest.raises(SettingsError, match="console_url"):
+        load({"console_url": url})
+
+
 def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(SettingsError, match=r"ttl_s .*; shards .*|shards .*; ttl_s .*"):
         load({"shards": "x", "ttl_s": "y"}, {})

@@ -13,18 +13,21 @@ from angarium.cli.ledger_queries.audit_plot import (
     BAR,
     BOTTOM,
     HEIGHT,
+    LEARNT,
     LEFT,
     OVER,
     PIXELS_PER_UNIT,
     RIGHT,
+    TOP,
     WIDTH,
+    Line,
     chart,
     check,
     draw,
     png,
     svg,
 )  # fmt: skip
-from angarium.ledger.audit import Bar
+from angarium.ledger.audit import Bar, LearntRange
 from angarium.operations.ledger_queries.audit import Audit
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
 
@@ -61,6 +64,17 @@ def test_a_bar_is_as_high_as_its_busiest_second_and_says_so() -> None:
     assert "1970-01-01T00:00:02.000Z: 20 attempts, 10 in the busiest second" in drawn
     assert "1970-01-01T00:00:04.000Z" in drawn  # Where it ends.
     assert "acme.&lt;b&gt;" in drawn
+
+
+def test_lines_show_the_lowest_and_the_highest_learnt_rate() -> None:
+    parts = Bar(1000, 4, 2, 10, LearntRange(4.0, 8.0, "smart", 4.0)), Bar(2000, 4, 2, 10)
+    drawn, found = as_svg(*parts), chart(audit(*parts), "kept")
+    lines = [each.y for each in found if isinstance(each, Line) and each.color == LEARNT]
+    high = HEIGHT - TOP - BOTTOM
+    assert lines == [pytest.approx(TOP + high * part) for part in (0.6, 0.2)]
+    assert "2 in the busiest second; learnt rate 4 to 8 (smart)" in drawn
+    assert "the limit, and the learnt rate" in drawn
+    assert "learnt" not in as_svg(Bar(1000, 4, 2, 10))
 
 
 def test_nothing_can_be_drawn() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.configuration.filters.compiling import NotAFilter, compile_expression
-from actors.configuration.filters.judging import FilterResult, decode_body, filter_of
+from actors.configuration.filters.evaluating import FilterResult, decode_body, filter_of
 from actors.configuration.filters.work import STEPS_MAX, Work
 from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy
@@ -49,8 +49,8 @@ EXPRESSIONS = (
 )  # fmt: skip
 
 
-def judged(text: str, body: bytes = BODY) -> FilterResult:
-    return filter_of(text).judge(decode_body(body)).result
+def result_of(text: str, body: bytes = BODY) -> FilterResult:
+    return filter_of(text).evaluate(decode_body(body)).result
 
 
 def evaluated(text: str, value: Any) -> Any:
@@ -108,7 +108,7 @@ def test_every_comparison_means_the_same_on_every_value(text: str, value: Any) -
     ],
 )  # fmt: skip
 def test_the_truth_of_a_filter_is_that_of_jmespath(text: str, result: str) -> None:
-    assert judged(text).value == result
+    assert result_of(text).value == result
 
 
 @pytest.mark.parametrize(
@@ -168,22 +168,22 @@ def test_values_of_two_kinds_are_not_ordered() -> None:
     ],
 )  # fmt: skip
 def test_a_function_fails_on_a_value_that_it_does_not_take(text: str, why: str) -> None:
-    judgement = filter_of(text).judge(decode_body(BODY))
-    assert (judgement.result, judgement.why) == (FilterResult.FAILED, why)
+    evaluation = filter_of(text).evaluate(decode_body(BODY))
+    assert (evaluation.result, evaluation.why) == (FilterResult.FAILED, why)
 
 
 def test_numbers_that_are_too_large_are_a_failure() -> None:
     huge = b'{"big": 1%s, "half": 0.5}' % (b"0" * 400)
     for text in ("sum([big, half])", "avg([big, big, half])"):
-        assert judged(text, huge) is FilterResult.FAILED, text
-    assert judged("big > half", huge) is FilterResult.PASSED
+        assert result_of(text, huge) is FilterResult.FAILED, text
+    assert result_of("big > half", huge) is FilterResult.PASSED
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"hello", b"\xff", b'{"a": "\xff"}', b"NaN", b"{} {}"])
 def test_a_body_that_is_not_json_does_not_match(body: bytes) -> None:
-    judgement = filter_of("@").judge(decode_body(body))
-    assert judgement.result is FilterResult.NOT_JSON
-    assert judgement.why
+    evaluation = filter_of("@").evaluate(decode_body(body))
+    assert evaluation.result is FilterResult.NOT_JSON
+    assert evaluation.why
 
 
 @pytest.mark.parametrize(
@@ -215,18 +215,18 @@ def test_an_expression_that_is_not_a_filter_is_refused_with_the_reason(text: str
 
 def test_many_alternatives_are_not_nested() -> None:
     text = " || ".join(f"a == '{number}'" for number in range(70))
-    assert judged(text, b'{"a": "69"}') is FilterResult.PASSED
-    assert judged(text, b'{"a": "70"}') is FilterResult.STOPPED
-    assert judged(" | ".join(["@"] * 200), b"1") is FilterResult.PASSED
+    assert result_of(text, b'{"a": "69"}') is FilterResult.PASSED
+    assert result_of(text, b'{"a": "70"}') is FilterResult.STOPPED
+    assert result_of(" | ".join(["@"] * 200), b"1") is FilterResult.PASSED
 
 
 def test_equal_filters_are_compiled_once() -> None:
     assert filter_of("a == 'b'") is filter_of("a == 'b'")
 
 
-def test_a_judgement_says_how_many_steps_it_took() -> None:
-    few = filter_of("a").judge(decode_body(b'{"a": 1}')).steps
-    many = filter_of("a[?@ > `1`]").judge(decode_body(b'{"a": [%s]}' % b",".join([b"1"] * 500))).steps
+def test_an_evaluation_says_how_many_steps_it_took() -> None:
+    few = filter_of("a").evaluate(decode_body(b'{"a": 1}')).steps
+    many = filter_of("a[?@ > `1`]").evaluate(decode_body(b'{"a": [%s]}' % b",".join([b"1"] * 500))).steps
     assert few < 5 < 1500 <= many < STEPS_MAX
 
 

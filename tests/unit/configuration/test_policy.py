@@ -116,9 +116,10 @@ def test_a_margin_lowers_limit_and_burst() -> None:
             '{"limit": 10, "per": "second", "burst": 20}',
         ),
         (["1/s", {"limit": 0}], "rate[1].limit: must be a number from 0.000001 to 1000000"),
+        (["10/s", "1/s", "10/second"], "rate[2]: is the same limit as rate[0]; leave one out"),
         ({"limit": 1, "margin": 2}, "rate.margin: must be a number from 0.1 to 1"),
         (
-            ["1/s", {"limit": 1, "x": 1}],
+            ["1/s", {"limit": 2, "x": 1}],
             "rate[1].x: unknown member; only burst, limit, margin or per can be here",
         ),
     ],

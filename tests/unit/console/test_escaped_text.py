@@ -1,5 +1,7 @@
 """Texts from outside: bounded, and without what a browser or a reader would obey."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from angarium.console.rendering.escaped_text import (
     cut,
     one_value,
     visible,
+    with_times,
 )
 
 LONGEST_ESCAPE = len(r"\U0010ffff")
@@ -21,6 +24,25 @@ def test_a_value_is_printable_and_one_line(text: str) -> None:
     shown = one_value(text)
     assert shown.isprintable()
     assert shown == text or not text.isprintable() or len(text) > VALUE_CHARS_MAX
+
+
+@given(st.text() | st.from_regex(r"<b>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"))
+def test_a_sentence_has_no_markup_but_its_times(text: str) -> None:
+    shown = re.sub(
+        r'<time datetime="[-0-9T:.Z]{20,24}">([-0-9]{10} [0-9:]{8} UTC)</time>', "", with_times(text)
+    )
+    assert not re.search("[<>]", shown)
+
+
+def test_an_instant_in_a_sentence_is_shown_like_other_times() -> None:
+    shown = with_times("backing off until 2026-11-23T12:03:10Z (in 42s): it answered <503>")
+    assert shown == (
+        'backing off until <time datetime="2026-11-23T12:03:10Z">2026-11-23 12:03:10 UTC</time> (in 42s): '
+        "it answered &lt;503&gt;"
+    )
+    assert with_times("at 2026-11-23T12:03:10.123Z") == (
+        'at <time datetime="2026-11-23T12:03:10.123Z">2026-11-23 12:03:10 UTC</time>'
+    )
 
 
 @given(st.binary())
@@ -60,3 +82,8 @@ def test_a_long_value_says_how_much_is_missing() -> None:
 
 def test_escapes_say_what_they_stand_for() -> None:
     assert visible("a\u202eb\x1b[2J\r\n\tc", keeping="\n\t") == "a\\u202eb\\x1b[2J\\r\n\tc"
+
+
+def test_a_body_may_be_shown_up_to_another_bound() -> None:
+    shown = body_shown(b"a" * 100, 64)
+    assert (shown.text, shown.size, shown.is_cut) == ("a" * 64, 100, True)

@@ -168,7 +168,7 @@ def test_further_members_of_an_answer_are_ignored() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 307, 401, 404, 405, 410, 429, 500])
 def test_a_proof_counts_only_with_a_success(status: int) -> None:
-    """A redirect is not followed, and no status but 2xx is check_proof by its body."""
+    """A redirect is not followed, and with another status than 2xx the body proves nothing."""
     receiver = Receiver(
         lambda asked: json.dumps({"nonce": "n", "hmac": signed(KEY, asked, "n")}).encode(), status,
         {"location": "https://elsewhere.example/"},

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actors.machine.bucket import RateLimit
 from angarium.demo.records import Arrival, PublishedEvent, ReceiverRecord
-from angarium.demo.verdict import PROMISES, busiest_window, judge
+from angarium.demo.verdict import PROMISES, busiest_window, check_promises
 
 EVENTS = 6
 LIMIT = RateLimit(per_second=10.0, burst=2)
@@ -47,7 +47,7 @@ def good_record() -> ReceiverRecord:
 
 
 def broken(record: ReceiverRecord) -> set[str]:
-    return {finding.promise for finding in judge([good_record(), record]) if not finding.is_kept}
+    return {finding.promise for finding in check_promises([good_record(), record]) if not finding.is_kept}
 
 
 def test_a_record_that_keeps_every_promise_is_said_to() -> None:
@@ -68,6 +68,44 @@ def test_a_relaxed_record_in_which_events_pass_one_that_fails_keeps_every_promis
     failed, late = arrival(3, status=503), arrival(3, at=0.55, attempt=2)
     record.arrivals = [arrival(1), arrival(2), failed, arrival(4), arrival(5), late, arrival(6)]
     assert broken(record) == set()
+
+
+def hidden_record(refused: int = 2, spacing_s: float = 0.05) -> ReceiverRecord:
+    """Forty requests to a receiver that takes 20 a second; the first ones of the second half are refused."""
+    ids = [f"id-{number}" for number in range(1, 41)]
+    record = ReceiverRecord(
+        name="hidden", strict=False, hidden_limit=20,
+        published=[PublishedEvent(each, hashlib.sha256(each[3:].encode()).digest()) for each in ids],
+    )  # fmt: skip
+    for number in range(1, 41):
+        status = 429 if 10 <= number < 10 + refused else 200
+        record.arrivals.append(arrival(number, at=number * spacing_s, status=status))
+    record.arrivals += [
+        arrival(number, at=(31 + number) * spacing_s, attempt=2) for number in range(10, 10 + refused)
+    ]
+    return record
+
+
+def test_a_hidden_limit_that_is_found_breaks_no_promise_and_the_evidence_says_it() -> None:
+    record = hidden_record()
+    assert broken(record) == set()
+    (found,) = (each for each in check_promises([record]) if each.promise == "a hidden rate limit is found")
+    assert found.evidence == "20.0 a second of 20, 2 of 42 refused"
+
+
+@pytest.mark.parametrize(
+    ("record", "breach"),
+    [
+        (hidden_record(refused=0), "it was never refused anything, so its limit was not found"),
+        (hidden_record(refused=8), "8 of 48 requests were refused"),
+        (hidden_record(spacing_s=0.04), "25.0 requests came a second, and it takes 20"),
+        (hidden_record(spacing_s=0.2), "5.0 requests came a second, and it takes 20"),
+    ],
+    ids=["not found", "refused", "too fast", "too slow"],
+)
+def test_a_hidden_limit_that_is_not_found_is_said(record: ReceiverRecord, breach: str) -> None:
+    (found,) = (each for each in check_promises([record]) if each.promise == "a hidden rate limit is found")
+    assert found.breaches == (f"hidden: {breach}",)
 
 
 def with_dead_letter(record: ReceiverRecord, **again: object) -> None:
@@ -170,6 +208,10 @@ def hurry(record: ReceiverRecord) -> None:
     record.arrivals += [arrival(EVENTS, at=0.81 + n / 1000) for n in range(4)]
 
 
+def never_refuse(record: ReceiverRecord) -> None:
+    record.hidden_limit = 20
+
+
 def come_before_the_time_named(record: ReceiverRecord) -> None:
     record.arrivals[2] = replace(record.arrivals[2], retry_after_s=0.06)
 
@@ -196,6 +238,7 @@ BREACHES: list[tuple[Callable[[ReceiverRecord], None], str]] = [
     (never_prove, "no event before the receiver has proved itself"),
     (hurry, "never above burst + rate · t"),
     (come_before_the_time_named, "Retry-After is obeyed"),
+    (never_refuse, "a hidden rate limit is found"),
 ]
 
 
@@ -213,7 +256,7 @@ def test_every_promise_has_its_breach() -> None:
 def test_a_breach_names_the_receiver_and_what_happened() -> None:
     record = good_record()
     lose_one(record)
-    finding = next(finding for finding in judge([record]) if finding.promise == "everything arrived")
+    finding = next(finding for finding in check_promises([record]) if finding.promise == "everything arrived")
     assert finding.breaches == ("billing: 1 of 6 events were never accepted",)
     assert finding.evidence == "5 of 6 events"
 

@@ -19,6 +19,7 @@ from angarium.ledger.audit import (
     lengths,
 )
 from angarium.operations.ledger_queries import audit
+from angarium.operations.ledger_queries.learnt_limits import LearntLimits
 from angarium.operations.ledger_queries.ledger_access import LedgerLag
 
 TEN = [LimitPeriod(0, 10.0, 2)]
@@ -43,7 +44,7 @@ def test_an_audit_rests_as_long_as_it_works() -> None:
     """The audit runs in a thread, and other requests wait while it holds the interpreter."""
     starts = range(0, 600_000, 10)
     began, worked = time.perf_counter(), time.thread_time()
-    windows, _ = audit._judged(list(starts), TEN)
+    windows, _ = audit._judged(list(starts), TEN, LearntLimits((), (), (), TEN))
     worked = time.thread_time() - worked
     assert windows[0].exceeded
     assert worked > 4 * audit.WORK_BEFORE_REST_S, "a test of less says nothing"

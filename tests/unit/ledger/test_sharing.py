@@ -34,10 +34,10 @@ JOURNAL = 3
 
 
 class Writer(Struct, frozen=True):
-    """A writer's knowledge: the epoch and the place of its share, and a count of facts as of that place."""
+    """A writer's knowledge: the epoch and the position of its share, and a count of facts up to there."""
 
     epoch: int | None = None
-    place: int = 0
+    position: int = 0
     counted: int | None = None
 
 
@@ -46,7 +46,7 @@ class World(Struct, frozen=True):
 
     holder: int | None = None
     epoch: int = 0
-    place: int = 0
+    position: int = 0
     counted: int = 0
     stored: tuple[int, ...] = ()
     stored_by_others: bool = False
@@ -56,7 +56,7 @@ class World(Struct, frozen=True):
 class Rules(Struct, frozen=True):
     """The parts of the fence, each with its switch."""
 
-    place: bool = True
+    position: bool = True
     holder: bool = True
     forgets: bool = True
 
@@ -70,20 +70,20 @@ def steps(world: World, rules: Rules) -> Iterator[World]:
         yield now(Writer())  # It dies, and another begins.
         if world.holder != number:  # Its holder's lease may have lapsed at any time.
             known = writer.counted if not rules.forgets else None
-            taken = Writer(world.epoch + 1, world.place, known)
+            taken = Writer(world.epoch + 1, world.position, known)
             if world.epoch < 4:
                 yield now(taken, holder=number, epoch=world.epoch + 1)
         if writer.epoch is None:
             continue
         if writer.counted is None:
             yield now(replace(writer, counted=world.counted))
-        elif writer.place < JOURNAL:
+        elif writer.position < JOURNAL:
             held = world.holder == number and world.epoch == writer.epoch
-            if (not rules.place or world.place == writer.place) and (not rules.holder or held):
-                after, counted = writer.place + 1, writer.counted + 1
+            if (not rules.position or world.position == writer.position) and (not rules.holder or held):
+                after, counted = writer.position + 1, writer.counted + 1
                 yield now(
-                    replace(writer, place=after, counted=counted),
-                    place=after, counted=counted, stored=(*world.stored, after),
+                    replace(writer, position=after, counted=counted),
+                    position=after, counted=counted, stored=(*world.stored, after),
                     stored_by_others=world.stored_by_others or not held,
                 )  # fmt: skip
             else:
@@ -97,10 +97,10 @@ def broken(rules: Rules) -> str | None:
         if not left:
             return None
         world = left.pop()
-        if world.stored != tuple(range(1, world.place + 1)):
+        if world.stored != tuple(range(1, world.position + 1)):
             return f"stored {world.stored}"
-        if world.counted != world.place:
-            return f"counted {world.counted} of {world.place}"
+        if world.counted != world.position:
+            return f"counted {world.counted} of {world.position}"
         if world.stored_by_others:
             return "stored by one that had lost the share"
         for after in steps(world, rules):
@@ -117,7 +117,7 @@ def test_a_share_that_changes_hands_is_stored_once_and_counted_right() -> None:
 @pytest.mark.parametrize(
     ("rules", "breach"),
     [
-        (Rules(place=False, holder=False), "stored "),
+        (Rules(position=False, holder=False), "stored "),
         (Rules(holder=False), "stored by one that had lost the share"),
         (Rules(forgets=False), "counted "),
     ],

@@ -255,7 +255,7 @@ def failing(*positions: int) -> Any:
 
 
 def delivered(world: ShardWorld) -> dict[int, int]:
-    """Which number each event bore, by position; the journal's word."""
+    """The number of each event, by position, as the journal says."""
     events = [fact.events[0] for fact in world.journal.of(f.Delivered)]
     return {each.position: each.sequence for each in events}
 

@@ -256,7 +256,8 @@ OF_RECEIVER: dict[Rule, tuple[Callable[[State, Policy, View], bool], Steps]] = {
 OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
     Rule.GIVING_UP: (lambda turn: turn.over and turn.room, (c.GiveUpEvents, s.ReadBacklog)),
     Rule.READING: (
-        lambda turn: turn.unread and not (turn.over or turn.held or turn.lingers or turn.pings),
+        lambda turn: turn.unread and turn.case.view.bounds.may_try_host
+        and not (turn.over or turn.held or turn.lingers or turn.pings),
         s.ReadBacklog,
     ),
     Rule.UNCONFIRMED: (lambda turn: turn.case.view.barrier_unconfirmed, ()),
@@ -273,6 +274,11 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
     Rule.RETRYING: (lambda turn: turn.entry is not None and turn.entry.next_at > NOW, ()),
     Rule.IN_HANDSHAKE: (lambda turn: turn.unproven and turn.case.view.handshake_under_way, ()),
     Rule.PINGING: (lambda turn: turn.pings and turn.case.view.offline_ping_under_way, ()),
+    Rule.DOWN_HOST_UNREAD: (
+        lambda turn: turn.event is None and not (turn.unproven or turn.pings)
+        and not turn.case.view.bounds.may_try_host,
+        (),
+    ),
     Rule.FETCHING: (
         lambda turn: turn.entry is not None and not (turn.unproven or turn.pings) and any(
             each.position not in turn.case.view.open_in_memory for each in turn.needed

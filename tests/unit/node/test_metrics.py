@@ -30,8 +30,8 @@ from streams.dead_letters.letters import REASONS
 from streams.journal.routing_progress import RoutingProgress
 from streams.routing.node_routing import EventsByTenant, RoutingTotals
 from streams.routing.selection.selection_totals import SelectionTotals
-from tests.unit.worlds.shard import ShardWorld, strict
-from tests.unit.worlds.values import NOW, policy
+from tests.unit.worlds.shard import ShardWorld, relaxed, strict
+from tests.unit.worlds.values import NOW, answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
 
 Listeners = list[Any]
@@ -178,6 +178,28 @@ async def test_the_actors_in_memory_are_counted_over_all_shards() -> None:
     assert found["angarium_takeovers_total unclean"] == 1
     assert (found["angarium_router_events_total"], found["angarium_router_copies_total"]) == (7, 9)
     assert (found["angarium_nats_connected"], found["angarium_nats_reconnects_total"]) == (1, 1)
+
+
+@in_virtual_time
+async def test_receivers_with_a_learnt_limit_are_counted_by_the_rule_that_set_it() -> None:
+    totals, worlds = NodeTotals(), list[ShardWorld]()
+    for told in (answer(429, retry_after="1"), answer(200, ratelimit='"a";r=6;t=30'), answer(200)):
+        world = relaxed(rate=Rate(limit=10, burst=1), concurrency=4)
+        world.sender.answers(told)
+        world.publish(40)
+        worlds.append(world)
+    await worlds[0].pass_time(3)
+    totals.actors.paces["smart"] = 7
+    found = scraped(node(dict(enumerate(map(shard, worlds))), totals=totals))
+    counted = [world.host.totals.paces for world in worlds]
+    for world in worlds:
+        world.host.stop()
+    held = {"headers": 1, "after_429": 1, "concurrency": 0, "smart": 0}
+    assert labels_of(found, "angarium_receivers_paced") == held
+    assert labels_of(found, "angarium_paces_learnt_total") == dict.fromkeys(held, 0) | {"smart": 7, "none": 0}
+    assert [[name for name, count in each.items() if count] for each in counted] == [
+        ["after_429"], ["headers"], []
+    ]  # fmt: skip
 
 
 @in_virtual_time

@@ -31,3 +31,8 @@ def test_a_rate_that_is_not_a_number_hides_no_other_receiver() -> None:
     row = listed(ReceiverFindings("acme.billing", b'{"rate": {"limit": ' + b"9" * 400 + b"}}"))
     assert row.rate == "?"
     assert row.problem
+
+
+def test_rates_that_hold_together_are_listed_as_such() -> None:
+    row = listed(ReceiverFindings("acme.billing", b'{"rate": ["10/s", {"limit": 500, "per": "minute"}]}'))
+    assert row.rate == "10/second and 500/minute"

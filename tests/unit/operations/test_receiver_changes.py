@@ -34,6 +34,11 @@ def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
             {"rate": "5/second"},
             ["rate: 10/second, burst 1 → 5/second, burst 5"],
         ),
+        (
+            {"rate": ["10/s", {"limit": 500, "per": "minute", "burst": 20, "margin": 0.9}]},
+            {"rate": ["10/s", "500/min"]},
+            ["rate: 10/second and 500/minute, burst 18, margin 0.9 → 10/second and 500/minute"],
+        ),
         ({"paused": True}, {}, ["paused: true → false (default) (lost)"]),
         ({"events": ["a.>", "b"]}, {}, ["events: a.>, b → > (default) (lost)"]),
         ({}, {"events": []}, ["events: > (default) → none"]),

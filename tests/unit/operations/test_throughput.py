@@ -2,17 +2,24 @@
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from actors.configuration.policy import BatchLimits, Policy, Rate
 from actors.machine import facts as f
 from actors.machine.numbering import Numbered
 from actors.machine.pace.pace import PaceLimits
 from actors.machine.scheduling.phases import Phase
-from angarium.operations.receiver_list.listing import ReceiverFindings, listed
-from angarium.operations.receiver_list.throughput import Bottleneck, Counts, counted, empty_in_s, throughput
-from angarium.operations.receiver_list.top import picture
-from streams.journal_feed.recent import RecentFlush
+from angarium.operations.receiver_list.listing import ReceiverFindings
+from angarium.operations.receiver_list.throughput import (
+    BacklogThroughput,
+    Bottleneck,
+    Counts,
+    counted,
+    empty_in_s,
+    throughput,
+)
+from angarium.operations.receiver_list.top import top_screen
+from streams.journal_feed.recent_flushes import RecentFlush
+from streams.observation.receiver_snapshots import BacklogCount
 
 SPAN_S = 10.0
 RECEIVER = "acme.billing"
@@ -34,6 +41,19 @@ def test_a_flush_is_counted_by_receiver() -> None:
         RECEIVER: Counts(settled=1, attempts=2, failed=1, busy_ms=30.0, positions={1}),
         "acme.shop": Counts(settled=4, discarded_to=9),
     }
+
+
+def test_failures_before_a_resume_are_not_counted() -> None:
+    """A new URL resumes a receiver, too."""
+    failed, resumed = attempt(f.AttemptFailed, 20.0), f.Resumed(receiver=RECEIVER, at=2.0)
+    retargeted = f.Retargeted(receiver=RECEIVER, target="another")
+    found = counted(RecentFlush(1.0, (failed, failed)))[RECEIVER]
+    found.add(counted(RecentFlush(2.0, (failed, resumed, failed)))[RECEIVER])
+    assert (found.attempts, found.failed, found.resumed_at) == (4, 1, 2.0)
+    found.add(counted(RecentFlush(3.0, (failed,)))[RECEIVER])
+    assert (found.failed, found.resumed_at) == (2, 2.0)
+    found.add(counted(RecentFlush(4.0, (failed, retargeted)))[RECEIVER])
+    assert (found.attempts, found.failed, found.resumed_at) == (6, 0, 4.0)
 
 
 def policy(rate: float | None = None, order: str = "strict", batch: BatchLimits | None = None) -> Policy:
@@ -62,6 +82,8 @@ def policy(rate: float | None = None, order: str = "strict", batch: BatchLimits 
         ("latency", Counts(settled=90, attempts=90, busy_ms=30_000), "active", policy(order="relaxed")),
         ("node", Counts(settled=90, attempts=90, busy_ms=9_000), "active", policy(order="relaxed")),
         ("node", Counts(), "active", None),
+        ("unknown", Counts(attempts=10, resumed_at=9.0), "active", None),
+        ("failure", Counts(attempts=10, failed=6, resumed_at=9.0), "active", None),
         ("batch", Counts(), "active", policy(batch=BatchLimits(max_events=101, linger_s=60))),
         ("node", Counts(), "active", policy(batch=BatchLimits(max_events=100, linger_s=60))),
         ("node", Counts(), "active", policy(batch=BatchLimits(max_events=101, linger_s=50))),
@@ -159,14 +181,15 @@ def test_a_backlog_that_grows_is_never_empty() -> None:
     assert empty_in_s(10, in_per_s=2.0, out_per_s=4.0) == 5.0
 
 
-def test_receivers_that_wait_longest_come_first() -> None:
-    row = replace(listed(ReceiverFindings("a.idle", b"{}")), out_per_s=1.0)
-    rows = [
-        row,
-        replace(row, receiver="a.busy", out_per_s=5.0),
-        replace(row, receiver="a.late", waiting=7, oldest_at="2026-01-31T12:00:00.000Z"),
-        replace(row, receiver="a.later", waiting=2, oldest_at="2026-01-31T11:00:00.000Z"),
-    ]
-    found = picture(rows, 3, [])
+async def test_receivers_that_wait_longest_come_first() -> None:
+    def row(
+        name: str, out_per_s: float, waiting: int = 0, oldest_at: float | None = None
+    ) -> ReceiverFindings:
+        going = BacklogThroughput(in_per_s=0.0, out_per_s=out_per_s, empty_in_s=None, limited_by=None)
+        return ReceiverFindings(name, b"{}", waiting=BacklogCount(waiting, oldest_at), throughput=going)
+
+    rows = [row("a.idle", 1.0), row("a.busy", 5.0), row("a.late", 1.0, 7, 20.0), row("a.later", 1.0, 2, 10.0)]
+    rows.append(ReceiverFindings("a.unknown", b"{}"))
+    found = await top_screen(rows, 3, [])
     assert [each.receiver for each in found.receivers] == ["a.later", "a.late", "a.busy"]
-    assert (found.count, found.behind, found.waiting, found.out_per_s) == (4, 2, 9, 8.0)
+    assert (found.count, found.behind, found.waiting, found.out_per_s) == (5, 2, 9, 8.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.configuration.filters.judging import Filter, FilterAnswer, decode_body, filter_of
+from actors.configuration.filters.evaluating import Filter, FilterAnswer, decode_body, filter_of
 from actors.configuration.policy import Policy
 from streams.routing.selection import receiver_selection as module
 from streams.routing.selection.receiver_selection import ReceiverSelection
@@ -53,22 +53,22 @@ def test_a_body_is_decoded_only_if_a_filter_waits_for_it(monkeypatch: pytest.Mon
     assert selection({}).receivers == ("acme.a", "acme.b", "acme.c")
 
 
-async def test_the_body_is_decoded_once_and_equal_filters_are_judged_once(
+async def test_the_body_is_decoded_once_and_equal_filters_are_evaluated_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    decoded, judged = list[bytes](), list[str]()
-    decode, judge = decode_body, Filter.judge
+    decoded, evaluated = list[bytes](), list[str]()
+    decode, evaluate = decode_body, Filter.evaluate
 
     def counted(body: bytes) -> Any:
         decoded.append(body)
         return decode(body)
 
     def noted(given: Filter, body: Any) -> FilterAnswer:
-        judged.append(given.text)
-        return judge(given, body)
+        evaluated.append(given.text)
+        return evaluate(given, body)
 
     monkeypatch.setattr(module, "decode_body", counted)
-    monkeypatch.setattr(Filter, "judge", noted)
+    monkeypatch.setattr(Filter, "evaluate", noted)
     rules = dict[str, SendingRule]()
     for number, each in enumerate(MANY):
         filter_of.cache_clear()  # As after many filters of others: equal texts are other objects.
@@ -76,10 +76,10 @@ async def test_the_body_is_decoded_once_and_equal_filters_are_judged_once(
     mine = selection(rules, receivers=MANY)
     assert await mine.advance()
     assert mine.receivers == MANY[::2]
-    assert (decoded, judged) == ([BODY], ["total", "total > `9`"])
+    assert (decoded, evaluated) == ([BODY], ["total", "total > `9`"])
 
 
-async def test_a_filter_that_cannot_be_judged_is_counted_and_told_and_sends_nothing() -> None:
+async def test_a_filter_that_cannot_be_evaluated_is_counted_and_told_and_sends_nothing() -> None:
     told = list[FailedFilter]()
     totals = SelectionTotals()
     rules = {"acme.a": rule("length(total)"), "acme.b": rule("length(total)"), "acme.c": rule("total")}
@@ -101,14 +101,14 @@ async def test_dear_filters_go_on_in_the_next_turn_and_let_others_work(
 ) -> None:
     """Each filter takes some 2,000 steps; a turn has ten of them, and others work after every few."""
     steps = list[int]()
-    judge = Filter.judge
+    evaluate = Filter.evaluate
 
     def noted(given: Filter, body: Any) -> FilterAnswer:
-        judgement = judge(given, body)
-        steps.append(judgement.steps)
-        return judgement
+        evaluation = evaluate(given, body)
+        steps.append(evaluation.steps)
+        return evaluation
 
-    monkeypatch.setattr(Filter, "judge", noted)
+    monkeypatch.setattr(Filter, "evaluate", noted)
     body = b'{"all": [%s]}' % b",".join([b"1"] * 500)
     rules = {each: rule(f"length(all[?@ != `{number}`]) > `0`") for number, each in enumerate(MANY)}
     mine = selection(rules, receivers=MANY, body=body)

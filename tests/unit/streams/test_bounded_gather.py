@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from streams.bounded_gather import ASKED_AT_ONCE, gather_bounded
+from streams.bounded_gather import ASKED_AT_ONCE, gather_bounded, in_turns, sorted_in_turns
 
 
 @pytest.mark.parametrize("asked_max", [ASKED_AT_ONCE, 2])
@@ -35,3 +35,26 @@ async def test_an_error_of_one_question_is_raised() -> None:
 
     with pytest.raises(ValueError, match="no answer"):
         await gather_bounded(range(5), ask)
+
+
+async def test_others_get_their_turns_while_many_things_are_gone_through() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    another = asyncio.create_task(other())
+    assert [each async for each in in_turns(range(1000), 0.0)] == [*range(1000)]
+    assert turns == 1000
+    assert [each async for each in in_turns(range(1000), 3600.0)] == [*range(1000)]
+    assert turns == 1000
+    another.cancel()
+
+
+async def test_texts_are_sorted_in_turns() -> None:
+    texts = [str(number * 7919 % 10_007) for number in range(10_007)]
+    assert await sorted_in_turns(texts) == sorted(texts)
+    assert await sorted_in_turns([]) == []

@@ -22,7 +22,6 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.configuration.policy import BatchLimits, Policy, Rate, Retry
-from actors.errors import ControlDenied, Unavailable
 from actors.machine import facts as f
 from actors.machine import invariants
 from actors.machine.evolve import parts_of
@@ -39,6 +38,7 @@ from actors.runtime.operator_actions.resume import resume
 from actors.runtime.operator_actions.skip import skip
 from tests.unit.worlds.batch_rules import RULES, Change
 from tests.unit.worlds.shard import RECEIVER, ShardWorld
+from tests.unit.worlds.shared_steps import OperatorRequests, hold_or_let_go
 from tests.unit.worlds.values import NO_ANSWER, answer, policy
 from tests.unit.worlds.virtual_time import VirtualLoop
 
@@ -80,7 +80,7 @@ class BatchWorld:
         self.decided = deque[float]()
         self.calm = False
         self.broken: list[str] = []
-        self.asked: set[asyncio.Task[object]] = set()
+        self.operator = OperatorRequests()
         self._send = self.world.sender.send
         self.world.sender.send = self.send  # type: ignore[method-assign, assignment]
         self.world.sender.reply_to_batch = self.reply
@@ -119,7 +119,7 @@ class BatchWorld:
             case draw if draw < 0.34:
                 self.publish()
             case draw if draw < 0.44:
-                self.delay_or_confirm()
+                hold_or_let_go(world.journal)
             case draw if draw < 0.50:
                 stored, first = random.choice((0, 0, 1, 2, 5)), random.choice((1, 2, 3, None))
                 self.decided.clear()
@@ -129,11 +129,11 @@ class BatchWorld:
             case draw if draw < 0.60:
                 world.put(replace(world.policies.known[RECEIVER], paused=random.random() < 0.5))
             case draw if draw < 0.63:
-                self.ask(resume(world.actor) if world.actor.loaded else None)
+                self.operator.ask(resume, world.actor)
             case draw if draw < 0.66:
-                self.ask(skip(world.actor) if world.actor.loaded else None)
+                self.operator.ask(skip, world.actor)
             case draw if draw < 0.67:
-                self.ask(forget(world.actor) if world.actor.loaded else None)
+                self.operator.ask(forget, world.actor)
             case draw if draw < 0.69:
                 self.lose_events()
             case draw if draw < 0.73:
@@ -161,27 +161,6 @@ class BatchWorld:
             if (drawn := random.random()) < 0.2:
                 self.poison[position] = 422 if drawn < 0.1 or not self.most else 500
         world.hand_out()
-
-    def delay_or_confirm(self) -> None:
-        journal = self.world.journal
-        if journal.held:
-            journal.let_go()
-        else:
-            journal.held = True
-
-    def ask(self, request: Any) -> None:
-        """An operator asks for something, and may be refused; what is under way ends with the owner."""
-
-        async def asked() -> None:
-            try:
-                await request
-            except (ControlDenied, Unavailable, asyncio.CancelledError):
-                return
-
-        if request is not None:
-            task = asyncio.get_running_loop().create_task(asked())
-            self.asked.add(task)
-            task.add_done_callback(self.asked.discard)
 
     def lose_events(self) -> None:
         """Delete an open event from the stream that no owner has in memory."""

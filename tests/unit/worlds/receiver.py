@@ -20,7 +20,6 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.configuration.policy import Policy, Rate, Retry
-from actors.errors import ControlDenied, Unavailable
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.decide import NEEDS_NO_CONFIRMATION, decide
@@ -36,6 +35,7 @@ from actors.runtime.operator_actions.ping import ping
 from actors.runtime.operator_actions.resume import resume
 from actors.runtime.posting_bounds import PostingBounds
 from tests.unit.worlds.shard import RECEIVER, ShardWorld
+from tests.unit.worlds.shared_steps import OperatorRequests, hold_or_let_go
 from tests.unit.worlds.values import NO_ANSWER, answer, policy
 from tests.unit.worlds.virtual_time import VirtualLoop
 
@@ -125,7 +125,7 @@ class ReceiverWorld:
         self.taken: set[int] = set()
         self.calm = False
         self.broken: list[str] = []
-        self.asked: set[asyncio.Task[object]] = set()
+        self.operator = OperatorRequests()
         self._send, self._bury = self.world.sender.send, self.world.dead_letters.bury
         self.world.sender.send = self.send  # type: ignore[method-assign, assignment]
         self.world.dead_letters.bury = self.bury  # type: ignore[method-assign]
@@ -152,7 +152,7 @@ class ReceiverWorld:
             case draw if draw < 0.36:
                 world.hand_out()
             case draw if draw < 0.46:
-                self.delay_or_confirm()
+                hold_or_let_go(world.journal)
             case draw if draw < 0.51:
                 world.crash(snapshots=random.random() < 0.5, stored=random.choice((0, 0, 1, 2, 5)))
             case draw if draw < 0.59:
@@ -160,15 +160,15 @@ class ReceiverWorld:
             case draw if draw < 0.60:
                 world.put(None)
             case draw if draw < 0.64:
-                self.ask(resume(world.actor) if world.actor.loaded else None)
+                self.operator.ask(resume, world.actor)
             case draw if draw < 0.66:
-                self.ask(ping(world.actor) if world.actor.loaded else None)
+                self.operator.ask(ping, world.actor)
             case draw if draw < 0.68:
                 self.lose_events()
             case draw if draw < 0.70:
                 world.actor.give_up_to(random.randint(0, len(world.stream.messages)), "evicted")
             case draw if draw < 0.72:
-                self.ask(forget(world.actor) if world.actor.loaded else None)
+                self.operator.ask(forget, world.actor)
             case draw if draw < 0.76:
                 world.clock.ahead_s += random.choice((0.1, 1.0, 5.0, 90.0))
                 world.actor.wake()
@@ -189,27 +189,6 @@ class ReceiverWorld:
         self.world.store(name=random.choice("abcdefgh"), source=source, again=again)
         if random.random() < 0.6:
             self.world.hand_out()
-
-    def delay_or_confirm(self) -> None:
-        journal = self.world.journal
-        if journal.held:
-            journal.let_go()
-        else:
-            journal.held = True
-
-    def ask(self, request: Any) -> None:
-        """An operator asks for something, and may be refused; what is under way ends with the owner."""
-
-        async def asked() -> None:
-            try:
-                await request
-            except (ControlDenied, Unavailable, asyncio.CancelledError):
-                return
-
-        if request is not None:
-            task = asyncio.get_running_loop().create_task(asked())
-            self.asked.add(task)
-            task.add_done_callback(self.asked.discard)
 
     def lose_events(self) -> None:
         """Deletes open events from the stream that no owner has in memory."""

@@ -63,7 +63,7 @@ class DownHosts:
     def __init__(self) -> None:
         self.count = self.asked = 0
 
-    def may_try(self, receiver: str, policy: Policy) -> bool:
+    def may_try(self, receiver: str, policy: Policy, *, has_attempts: bool) -> bool:
         self.asked += 1
         return not self.count
 

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from actors.configuration.filters.compiling import NotAFilter
-from actors.configuration.filters.judging import Filter, FilterResult, decode_body, filter_of
+from actors.configuration.filters.evaluating import Filter, FilterResult, decode_body, filter_of
 from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy
 from actors.errors import BadInput, InvalidPolicy
@@ -39,7 +39,7 @@ _MEANINGS: dict[FilterResult, Meaning] = {
 
 
 class TriedEvent(Struct, frozen=True, kw_only=True):
-    """An event, and what the filter says: `result`, and `why` if it could not be judged."""
+    """An event, and what the filter says: `result`, and `why` if it could not be evaluated."""
 
     position: int
     id: str
@@ -52,8 +52,8 @@ class TriedEvent(Struct, frozen=True, kw_only=True):
 class FilterTrial(Struct, frozen=True, kw_only=True):
     """The results for the last events that a receiver subscribes to, the oldest first.
 
-    `failed`: those whose filter could not be judged; they are `not_sent`, too. `cut`: older events were not
-    looked at, since the search is bounded.
+    `failed`: those whose filter could not be evaluated; they are `not_sent`, too. `cut`: older events were
+    not looked at, since the search is bounded.
     """
 
     receiver: str
@@ -70,7 +70,7 @@ class FilterTrial(Struct, frozen=True, kw_only=True):
 async def try_filter(
     access: Access, receiver: str, expression: str | None = None, last: int = EVENTS_DEFAULT
 ) -> FilterTrial:
-    """Judge the last events by the receiver's own filter, or by another `expression`.
+    """Evaluate the receiver's own filter, or another `expression`, over the last events.
 
     Fails as not_found, as invalid if the expression is no filter, and as refused if the configuration is
     invalid.
@@ -81,11 +81,11 @@ async def try_filter(
     policy = await usable_policy(StoredConfigurations(access.js, access.names), receiver)
     text = policy.filter if expression is None else expression
     try:
-        judge = None if text is None else filter_of(text)
+        chosen = None if text is None else filter_of(text)
     except NotAFilter as error:
         raise BadInput(f"filter: {error}") from None
 
-    return await trial(access.js, access.names, receiver, policy, judge, last)
+    return await trial(access.js, access.names, receiver, policy, chosen, last)
 
 
 async def usable_policy(configurations: StoredConfigurations, receiver: str) -> Policy:
@@ -100,18 +100,18 @@ async def usable_policy(configurations: StoredConfigurations, receiver: str) -> 
 
 
 async def trial(
-    js: JetStream, names: Names, receiver: str, policy: Policy, judge: Filter | None, last: int
+    js: JetStream, names: Names, receiver: str, policy: Policy, chosen: Filter | None, last: int
 ) -> FilterTrial:
-    """Judge the last events of a receiver by the regions of its configuration, and by that filter.
+    """Try the regions of a receiver's configuration, and a filter, on its last events.
 
     Raises `Unavailable` and `ApiError`.
     """
     wanted = partial(subscribes, receiver, policy)
     found = await newest_events(js, names, tenant_of(receiver), last, wanted)
-    tried = await tried_events(found.events, policy, judge)
+    tried = await tried_events(found.events, policy, chosen)
     counts = Counter(each.result for each in tried)
     return FilterTrial(
-        receiver=receiver, filter=None if judge is None else judge.text, region=policy.region,
+        receiver=receiver, filter=None if chosen is None else chosen.text, region=policy.region,
         sent=counts["sent"], not_sent=len(tried) - counts["sent"], failed=count_failed(tried),
         cut=found.is_cut, events=tried,
     )  # fmt: skip
@@ -126,27 +126,27 @@ def subscribes(receiver: str, policy: Policy, event: Event) -> bool:
 
 
 def count_failed(tried: Iterable[TriedEvent]) -> int:
-    """The number of events for which the filter could not be judged."""
+    """The number of events for which the filter could not be evaluated."""
     return sum(each.result in ("not_json", "failed", "too_costly") for each in tried)
 
 
-async def tried_events(events: Iterable[Event], policy: Policy, judge: Filter | None) -> list[TriedEvent]:
+async def tried_events(events: Iterable[Event], policy: Policy, chosen: Filter | None) -> list[TriedEvent]:
     """Try each event: the regions of a configuration, and this filter."""
     tried = list[TriedEvent]()
     for event in events:
-        tried.append(_tried(event, policy, judge))
-        await asyncio.sleep(0)  # A judgement may take milliseconds.
+        tried.append(_tried(event, policy, chosen))
+        await asyncio.sleep(0)  # An evaluation may take milliseconds.
     return tried
 
 
-def _tried(event: Event, policy: Policy, judge: Filter | None) -> TriedEvent:
+def _tried(event: Event, policy: Policy, chosen: Filter | None) -> TriedEvent:
     result: Meaning = "sent"
     why = ""
     if not policy.admits(event.region):
         result = "region"
-    elif judge is not None:
-        judgement = judge.judge(decode_body(event.body))
-        result, why = _MEANINGS[judgement.result], judgement.why
+    elif chosen is not None:
+        answer = chosen.evaluate(decode_body(event.body))
+        result, why = _MEANINGS[answer.result], answer.why
     return TriedEvent(
         position=event.position, id=event.id, type=event.type, stored_at=instant_text(event.stored_at),
         result=result, why=why,

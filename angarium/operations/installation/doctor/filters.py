@@ -1,7 +1,7 @@
 """Checks the filters of receivers: names those that fail on most of their last events.
 
 Nodes count such failures, but only the node that routes a tenant does, and not by receiver. So the last
-events are judged again here, of a few receivers.
+events are evaluated again here, of a few receivers.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import groupby, islice
 
-from actors.configuration.filters.judging import filter_of
+from actors.configuration.filters.evaluating import filter_of
 from actors.configuration.parsing import parse
 from actors.configuration.policy import Policy
 from actors.errors import InvalidPolicy

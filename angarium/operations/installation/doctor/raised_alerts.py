@@ -6,6 +6,7 @@ from heapq import nlargest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from actors.ids import check_tenant
 from actors.machine.facts import AlertKind
 from angarium.access import Access
 from angarium.operations.failures import operation
@@ -61,6 +62,23 @@ class GatheredAlerts:
         """The alerts that were raised last, the latest first."""
         latest = nlargest(RAISED_SHOWN_MAX, (each for found in self._raised.values() for each in found))
         return [RaisedAlert(receiver, kind, datetime.fromtimestamp(at, UTC)) for at, receiver, kind in latest]
+
+
+class TenantAlerts(Struct, frozen=True):
+    """The alerts about receivers of a tenant that are not over, the latest first; `total` counts all."""
+
+    alerts: list[RaisedAlert]
+    total: int
+
+
+@operation
+async def tenant_alerts(access: Access, tenant: str) -> TenantAlerts:
+    """Find the alerts about a tenant's receivers, by their snapshots."""
+    check_tenant(tenant)
+    gathered = GatheredAlerts()
+    async for snapshot in receiver_snapshots(access.js, access.names, tenant):
+        gathered.add(snapshot)
+    return TenantAlerts(gathered.latest, gathered.total)
 
 
 @operation

@@ -36,7 +36,7 @@ from angarium.operations.receiver_list.throughput import Bottleneck, Counts, Rec
 from angarium.quantities import count_text
 from streams.buckets.stored_configurations import Configuration, StoredConfigurations
 from streams.installation.topology import Installation
-from streams.journal_feed.recent import RecentFlushes
+from streams.journal_feed.recent_flushes import RecentFlushes
 from streams.nats.errors import NotPermitted
 from streams.nats.jetstream import JetStream
 from streams.observation.receiver_snapshots import (

@@ -192,9 +192,9 @@ class FaultInjector:
         """By shard, those positions that the ledger has not read."""
         in_file = isinstance(self._ledger, InFile)
         query = f"SELECT {0 if in_file else 'share'}, position FROM positions WHERE stream = ?"
-        places = dict(await self._ledger.rows(query, self._names.journal))
+        read_to = dict(await self._ledger.rows(query, self._names.journal))
         return {
-            of: {each for each in positions if each > places.get(0 if in_file else of, 0)}
+            of: {each for each in positions if each > read_to.get(0 if in_file else of, 0)}
             for of in self.missed
         }
 

@@ -276,15 +276,16 @@ async def test_the_tables_of_an_older_version_are_upgraded(
         "ALTER TABLE configurations DROP COLUMN replaced",
         "ALTER TABLE deliveries DROP COLUMN published_at", "DROP INDEX deliveries_unended",
         "CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL",
-        "ALTER TABLE minutes DROP COLUMN posts", "PRAGMA user_version = 1",
+        "ALTER TABLE minutes DROP COLUMN posts", "DROP TABLE paces", "PRAGMA user_version = 1",
     ):  # fmt: skip
         await ledger.execute(statement)
     failure = await refused(settings, lambda ledger: find_worst(ledger, 1.0, 1))
-    assert "has version 1, this Angarium knows 7" in failure.text
+    assert "has version 1, this Angarium knows 8" in failure.text
     await catch_up(js, names, ledger)
     found = await ask(settings, lambda ledger: find_attempts(ledger, RECEIVER, AttemptFilter(type="a")))
     assert len(found.attempts) == 1
     assert await ledger.rows("SELECT attempts, posts FROM minutes") == [(1, 1)]
+    assert await ledger.rows("SELECT * FROM paces") == []
 
 
 @pytest.mark.parametrize("world", [("memory", "postgresql")])
@@ -299,11 +300,11 @@ async def test_the_tables_of_an_older_version_of_a_database_are_upgraded(
         "ALTER TABLE configurations DROP COLUMN replaced",
         "ALTER TABLE deliveries DROP COLUMN published_at", "DROP INDEX deliveries_unended",
         "CREATE INDEX deliveries_open ON deliveries (receiver, sequence) WHERE ended_at IS NULL",
-        "ALTER TABLE minutes DROP COLUMN posts", "UPDATE ledger SET version = 1",
+        "ALTER TABLE minutes DROP COLUMN posts", "DROP TABLE paces", "UPDATE ledger SET version = 1",
     ):  # fmt: skip
         await ledger.execute(statement)
     await catch_up(js, names, ledger)
-    assert await ledger.contents() == before | {"ledger": [(6, *before["ledger"][0][1:])]}
+    assert await ledger.contents() == before | {"ledger": [(7, *before["ledger"][0][1:])]}
     indexes = await ledger.rows("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()")
     assert ("deliveries_unended",) in indexes
     assert ("deliveries_open",) not in indexes

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from angarium.ledger import queries
 from angarium.ledger.ledger_answers import AttemptFilter
+from angarium.ledger.queries import LedgerQueries
+from angarium.ledger.query_texts.attempts import ATTEMPTS, filtered
 from angarium.settings import Settings
 from streams.installation.topology import Names
 from streams.nats.jetstream import JetStream
@@ -17,6 +20,8 @@ from tests.support.ledgers import (
     delivered,
     opens,
 )
+
+HOUR_MS = 3_600_000
 
 
 @pytest.mark.parametrize("world", [("memory", "postgresql")])
@@ -50,6 +55,32 @@ async def test_no_question_reads_a_whole_table(ledger: Kept) -> None:
         )
 
 
+@pytest.mark.parametrize("world", [("memory", "sqlite")])
+async def test_the_minutes_of_a_receiver_do_not_read_those_of_all_others(ledger: Kept) -> None:
+    """The key of a minute begins with the minute: an hour of it has the rows of all receivers."""
+    async with ledger.store():
+        pass
+    asked = AskedQueries()
+    await LedgerQueries(asked).minutes(1, 0, HOUR_MS)
+    steps = await ledger.rows(f"EXPLAIN QUERY PLAN {asked.query}", *asked.values)
+    assert "SEARCH m USING PRIMARY KEY (minute=? AND receiver=?)" in [detail for *_, detail in steps]
+
+
+class AskedQueries:
+    """A reader that notes what it is asked."""
+
+    shares = 1
+    query = ""
+    values: tuple[Any, ...] = ()
+
+    async def rows(self, query: str, *values: Any) -> list[Any]:
+        self.query, self.values = query, values
+        return []
+
+    def by(self, index: str) -> str:
+        return f"INDEXED BY {index}"
+
+
 def every_query(by: Callable[[str], str]) -> list[str]:
     """All that is asked, with every filter; `by`: the words that name an index."""
     found = [
@@ -57,13 +88,18 @@ def every_query(by: Callable[[str], str]) -> list[str]:
         for name, text in vars(queries).items()
         if name.isupper() and str(text).strip().startswith("SELECT")
     ]
-    found.remove(queries.ATTEMPTS)
+    found.remove(ATTEMPTS)
     found.remove(queries.JOURNEY)
-    found.append(queries.JOURNEY.format(index=by("deliveries_event")))
+    found.remove(queries.COPIES)
+    found.remove(queries.TOTALS_OF)
+    found.append(queries.TOTALS_OF.format(minutes="?, ?"))
+    found += [each.format(index=by("deliveries_event")) for each in (queries.JOURNEY, queries.COPIES)]
+    index, only, _ = filtered(AttemptFilter(error="refused"))
+    found.append(ATTEMPTS.format(index=by(index), only=only))
     for status in (None, (503, 503), (500, 599), (204, 204), (200, 200), (200, 299)):
         for failed_only in (False, True):
-            index, only, _ = queries.filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
-            found.append(queries.ATTEMPTS.format(index=by(index) if index else "", only=only))
+            index, only, _ = filtered(AttemptFilter(failed=failed_only, status=status, type="a"))
+            found.append(ATTEMPTS.format(index=by(index) if index else "", only=only))
     return found
 
 

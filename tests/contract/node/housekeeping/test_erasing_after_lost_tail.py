@@ -29,7 +29,7 @@ from streams.lost_tails.deletion import delete_known
 from streams.lost_tails.marks import Mark
 from streams.nats.wire import Message
 from streams.reading.backlog import Backlog
-from tests.contract.support.power_loss import Powerless
+from tests.contract.support.power_loss import Powerless, powerless
 from tests.contract.support.routers import PARTITION, announce
 from tests.support.installation import SHARDS, install, publish, shard
 from tests.support.ledgers import RECEIVER, JournalWriter, delivered, failed, opens
@@ -46,11 +46,8 @@ def no_late_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def nats() -> AsyncIterator[Powerless]:
-    nats = Powerless()
-    await nats.js.start()
-    yield nats
-    await nats.js.stop()
-    await nats.wire.close()
+    async with powerless() as nats:
+        yield nats
 
 
 @pytest.fixture

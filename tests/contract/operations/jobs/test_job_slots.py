@@ -1,4 +1,4 @@
-"""Slots for jobs in one process: a job that waits for its pace gives its slot to another."""
+"""Slots for jobs in one process: a job that waits for its rate gives its slot to another."""
 
 import asyncio
 import uuid

@@ -198,7 +198,7 @@ async def test_a_slow_replay_is_released_until_its_next_copy_is_due(
     now = SystemTime().wall()
     assert 0 < stored.wait_s(now) <= 0.5
     assert stored.wait_s(now + 1) == 0
-    # A clock that was set back does not stop it for longer than its pace.
+    # A clock that was set back does not stop it for longer than its rate does.
     assert stored.wait_s(now - 3600) == 0.5
     # It is not sent too early by another process.
     assert await go_on(to) == ""

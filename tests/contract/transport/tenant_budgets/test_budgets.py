@@ -17,6 +17,7 @@ from tests.support.waiting import until
 
 CONNECTIONS, BUDGET = 6, 4
 SOON_S = 0.15
+TIMEOUT_S = 2.0
 
 
 class HangingReceiver:
@@ -111,3 +112,21 @@ async def test_receivers_of_a_tenant_have_their_turns_within_its_budget(
     hanging.let_go()
     await asyncio.gather(*made, *waiting)
     assert ended.index("wide.one") < 2 * BUDGET
+
+
+async def test_the_wait_for_the_budget_takes_no_time_from_the_receiver(
+    receiver: Receiver, limited: Http1Transport
+) -> None:
+    """Healthy receivers of a tenant with a small budget do not fail because of it; their latency is true."""
+    held = HangingReceiver(receiver)
+    made = posts(limited, held, BUDGET)
+    await until(lambda: held.held == BUDGET)
+    url = f"http://127.0.0.1:{receiver.port}/hang"
+    late = asyncio.create_task(post_to(limited, url, receiver="wide.late", timeout_s=TIMEOUT_S))
+    await asyncio.sleep(0.8 * TIMEOUT_S)
+    for each in made:
+        each.cancel()
+    await until(lambda: len(receiver.requests) == BUDGET + 1)
+    await asyncio.sleep(0.4 * TIMEOUT_S)
+    held.let_go()
+    assert answered(await late).latency_s < 0.8 * TIMEOUT_S

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from angarium.api import api_state
-from angarium.api.admission import gate
+from angarium.api.admission import token_uses
 from angarium.api.problems import HIDDEN
 from angarium.operations.tokens import secret
 from streams.buckets.api_tokens import Token
@@ -86,7 +86,7 @@ async def test_the_use_of_a_token_is_recorded_at_a_limited_rate(
         assert (
             before < (await api.state.tokens.last_uses())[first.id] < datetime.now(UTC) + timedelta(seconds=5)
         )
-        monkeypatch.setattr(gate, "USES_RECORDED_AT_ONCE_MAX", 0)
+        monkeypatch.setattr(token_uses, "USES_RECORDED_AT_ONCE_MAX", 0)
         assert (await other.post(EVENTS)).status_code == 202, "who cannot be noted may still publish"
     assert noted == [first.id]
 

@@ -11,6 +11,8 @@ from angarium.delivery.connections.down_hosts import (
     LET_GO_AT_ONCE,
     LET_GO_EVERY_S,
     PAUSE_MAX_S,
+    PAUSE_MIN_S,
+    TURN_MAX_S,
     DownHosts,
 )
 from angarium.delivery.http_exchange.target import parse_target
@@ -38,7 +40,7 @@ class Receivers:
 
     def wake(self, receiver: str) -> None:
         self.woken.append(receiver)
-        if receiver not in self.idle | self.served and self.hosts.may_try(receiver, HERE):
+        if receiver not in self.idle | self.served and self.hosts.may_try(receiver, HERE, has_attempts=False):
             task = asyncio.get_running_loop().create_task(self._attempt(receiver))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -74,8 +76,8 @@ async def test_a_host_is_down_after_failures_of_two_receivers() -> None:
     receivers.fail(1)
     assert receivers.hosts.is_down(HERE)
     assert (receivers.hosts.count, receivers.hosts.is_down(ELSEWHERE)) == (1, False)
-    assert receivers.hosts.may_try("a.r", ELSEWHERE)
-    assert not receivers.hosts.may_try("a.r", HERE)
+    assert receivers.hosts.may_try("a.r", ELSEWHERE, has_attempts=False)
+    assert not receivers.hosts.may_try("a.r", HERE, has_attempts=False)
 
 
 @in_virtual_time
@@ -83,7 +85,7 @@ async def test_one_receiver_alone_has_its_own_backoff() -> None:
     receivers = Receivers()
     receivers.fail(20, receivers=1)
     assert not receivers.hosts.is_down(HERE)
-    assert receivers.hosts.may_try("z.r0", HERE)
+    assert receivers.hosts.may_try("z.r0", HERE, has_attempts=False)
 
 
 @in_virtual_time
@@ -149,8 +151,9 @@ async def test_a_turn_that_is_not_used_lapses_and_comes_again() -> None:
     receivers = Receivers()
     receivers.fail()
     await asyncio.sleep(PAUSE_MAX_S)
-    assert receivers.hosts.may_try("asks.only", HERE)
-    assert not receivers.hosts.may_try("asks.only", HERE)
+    assert receivers.hosts.may_try("asks.only", HERE, has_attempts=False)
+    assert receivers.hosts.may_try("asks.only", HERE, has_attempts=False)
+    assert not receivers.hosts.may_try("asks.only", HERE, has_attempts=True)
     receivers.idle.add("asks.only")
     receivers.wake("a.r")
     assert receivers.tried == []
@@ -163,14 +166,50 @@ async def test_an_end_that_says_nothing_passes_the_turn_on() -> None:
     receivers = Receivers()
     receivers.fail()
     await asyncio.sleep(PAUSE_MAX_S)
-    assert receivers.hosts.may_try("b.r", HERE)
+    assert receivers.hosts.may_try("b.r", HERE, has_attempts=False)
     receivers.hosts.begun("b.r", TARGET)
     receivers.wake("a.r")
-    await asyncio.sleep(5)
+    await asyncio.sleep(TURN_MAX_S - 0.1)
     assert receivers.tried == []
     receivers.hosts.ended("b.r", TARGET)
     await asyncio.sleep(0.1)
     assert [name for _, name in receivers.tried] == ["a.r"]
+
+
+@in_virtual_time
+async def test_an_attempt_that_hangs_does_not_keep_the_turn() -> None:
+    """An attempt may also wait for the budget of its tenant."""
+    receivers = Receivers()
+    receivers.fail()
+    await asyncio.sleep(PAUSE_MAX_S)
+    assert receivers.hosts.may_try("hangs.r", HERE, has_attempts=False)
+    receivers.hosts.begun("hangs.r", TARGET)
+    receivers.wake("a.r")
+    await asyncio.sleep(TURN_MAX_S + 2 * PAUSE_MIN_S + 0.1)
+    assert [name for _, name in receivers.tried] == ["a.r"]
+    receivers.hosts.unreached("hangs.r", TARGET)
+    receivers.wake("b.r")
+    await asyncio.sleep(10 * PAUSE_MIN_S)
+    assert [name for _, name in receivers.tried][:2] == ["a.r", "b.r"]
+
+
+@in_virtual_time
+async def test_attempts_that_were_under_way_do_not_make_the_pause_longer() -> None:
+    receivers = Receivers(connect_s=0.0)
+    receivers.fail(100)
+    receivers.wake("a.r")
+    receivers.wake("b.r")
+    await asyncio.sleep(4 * PAUSE_MIN_S)
+    assert [name for _, name in receivers.tried] == ["a.r", "b.r"]
+
+
+@in_virtual_time
+async def test_receivers_that_failed_long_ago_do_not_count() -> None:
+    receivers = Receivers()
+    receivers.hosts.unreached("z.r1", TARGET)
+    await asyncio.sleep(FAILURES_COUNT_FOR_S + 1)
+    receivers.fail(20, receivers=1)
+    assert not receivers.hosts.is_down(HERE)
 
 
 @in_virtual_time
@@ -179,16 +218,39 @@ async def test_receivers_behind_a_proxy_take_no_part() -> None:
     for number in range(9):
         hosts.unreached(f"a.r{number}", TARGET)
     assert hosts.count == 1
-    assert hosts.may_try("a.r", HERE)
+    assert hosts.may_try("a.r", HERE, has_attempts=False)
+
+
+def fail_hosts(hosts: DownHosts, count: int, *, receivers: int) -> None:
+    """Have all receivers of that many hosts fail, as often as it takes."""
+    for number in range(count):
+        for failure in range(FAILURES_MIN):
+            hosts.unreached(f"evil.r{failure % receivers}", parse_target(f"https://h{number}.example/"))
+
+
+@in_virtual_time
+async def test_hosts_of_single_receivers_drive_out_none_that_is_down() -> None:
+    receivers = Receivers()
+    receivers.fail()
+    fail_hosts(receivers.hosts, HOSTS_MAX + 1, receivers=1)
+    assert (receivers.hosts.count, receivers.hosts.is_down(HERE)) == (1, True)
 
 
 @in_virtual_time
 async def test_failing_hosts_are_forgotten_in_their_order() -> None:
     receivers = Receivers()
+    receivers.fail(FAILURES_MIN - 1)
+    fail_hosts(receivers.hosts, HOSTS_MAX, receivers=1)
+    receivers.fail(FAILURES_MIN - 1)
+    assert not receivers.hosts.is_down(HERE)
+
+
+@in_virtual_time
+async def test_hosts_that_are_down_are_forgotten_in_order_and_receivers_go_on() -> None:
+    receivers = Receivers()
     receivers.fail()
     receivers.wake("a.r")
-    for number in range(HOSTS_MAX):
-        receivers.hosts.unreached("evil.r", parse_target(f"https://h{number}.example/"))
-    assert not receivers.hosts.is_down(HERE)
+    fail_hosts(receivers.hosts, HOSTS_MAX, receivers=2)
+    assert (receivers.hosts.count, receivers.hosts.is_down(HERE)) == (HOSTS_MAX, False)
     await asyncio.sleep(0.1)
     assert [name for _, name in receivers.tried] == ["a.r"]

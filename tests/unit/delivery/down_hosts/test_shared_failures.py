@@ -6,10 +6,11 @@ import pytest
 
 from actors.configuration.policy import Policy
 from actors.ports import Attempt
-from angarium.delivery.connections.down_hosts import FAILURES_MIN, DownHosts
+from angarium.delivery.connections.down_hosts import FAILURES_MIN, PAUSE_MAX_S, DownHosts
 from angarium.delivery.http_exchange.transport import Failure, FailureKind, ProfileNames, Request, Response
 from angarium.delivery.sender import SILENT_MIN_S, HttpSender
 from tests.unit.worlds.values import event
+from tests.unit.worlds.virtual_time import in_virtual_time
 
 HERE = Policy(url="https://shared.example/hook")
 OK = Response(status=500, headers=(), body=b"", latency_s=0.005, size=0)
@@ -32,13 +33,17 @@ class Wire:
     async def close(self) -> None: ...
 
 
+def attempt(receiver: str) -> Attempt:
+    return Attempt(
+        receiver=receiver, policy=HERE, event=event(1), sequence=1, ordinal=1, may_start=lambda: True,
+        shapings=(),
+    )  # fmt: skip
+
+
 async def made(answer: Response | Failure, hosts: DownHosts, profiles: ProfileNames) -> None:
     sender = HttpSender(Wire(answer), down_hosts=hosts, profile_names=lambda policy: profiles)
     for number in range(FAILURES_MIN):
-        await sender.send(Attempt(
-            receiver=f"a.r{number}", policy=HERE, event=event(1), sequence=1, ordinal=1,
-            may_start=lambda: True, shapings=(),
-        ))  # fmt: skip
+        await sender.send(attempt(f"a.r{number}"))
 
 
 def is_down_after(answer: Response | Failure, profiles: ProfileNames = ProfileNames()) -> bool:  # noqa: B008
@@ -48,6 +53,14 @@ def is_down_after(answer: Response | Failure, profiles: ProfileNames = ProfileNa
         return hosts.is_down(HERE)
 
     return asyncio.run(run())
+
+
+class Hanging(Wire):
+    """A transport whose requests hang."""
+
+    async def post(self, request: Request) -> Response | Failure:
+        await asyncio.Event().wait()
+        return self.answer
 
 
 @pytest.mark.parametrize(
@@ -81,3 +94,24 @@ def test_any_contact_ends_it(answer: Response | Failure) -> None:
         return before, hosts.is_down(HERE)
 
     assert asyncio.run(run()) == (True, False)
+
+
+@in_virtual_time
+async def test_an_attempt_that_is_cancelled_passes_the_turn_on() -> None:
+    """A shard goes to another node; receivers of the shards that stay are tried all the same."""
+    hosts, woken = DownHosts(), list[str]()
+
+    def wake(receiver: str) -> None:
+        if hosts.may_try(receiver, HERE, has_attempts=False):
+            woken.append(receiver)
+
+    await made(failure(FailureKind.CONNECT), hosts, ProfileNames())
+    hosts.on_turn(wake)
+    await asyncio.sleep(PAUSE_MAX_S)
+    assert hosts.may_try("moves.r", HERE, has_attempts=False)
+    sending = asyncio.create_task(HttpSender(Hanging(OK), down_hosts=hosts).send(attempt("moves.r")))
+    await asyncio.sleep(0.1)
+    assert not hosts.may_try("stays.r", HERE, has_attempts=False)
+    sending.cancel()
+    await asyncio.sleep(0.1)
+    assert woken == ["stays.r"]

@@ -1,1 +1,1 @@
-"""The rules that learn a pace, observation by observation."""
+"""The rules that learn a pace, observation by observation, and its words."""

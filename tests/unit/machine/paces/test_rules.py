@@ -191,6 +191,17 @@ class TestSmartRule:
         assert rate_of(self.rule, pace, NOW) > 40
         assert rate_of(self.rule, pace, NOW + 2 * RETURN_S) > 50
 
+    @pytest.mark.parametrize("proven", [0.0, 0.1])
+    def test_one_timeout_of_a_quiet_receiver_costs_little_of_the_rate_to_begin_with(
+        self, proven: float
+    ) -> None:
+        """At `rate_min`, the attempts after which a rate grows take 20 minutes."""
+        late = Observation(
+            started_per_s=0.1, accepted_per_s=0.05, answers=2, overloaded=1, refused_began_at=NOW - 15
+        )
+        pace = self.rule.learn(Pace(probed=ProbedRate(proven=proven, base_ms=100)), late, NOW)
+        assert rate_of(self.rule, pace, NOW + 2 * RETURN_S) > CUT_FACTOR * START_RATE
+
     def test_a_sender_whose_share_becomes_smaller_yields_some_more(self) -> None:
         """Two senders that find the same limit come to equal shares sooner."""
         refused = Observation(
@@ -279,7 +290,7 @@ class TestSmartRule:
         assert rate_of(self.rule, pace, NOW + 150) == pytest.approx(36)
 
     def test_a_429_and_nothing_else_lowers_the_ceiling_further(self) -> None:
-        """The quota of a minute is used up: the rate until then is not the one that the receiver can bear."""
+        """The quota of a minute is used up: the rate until then is not the one that the receiver can take."""
         refused = Observation(
             started_per_s=40, accepted_per_s=40, answers=1, throttled=1, refused_began_at=NOW + 5
         )
@@ -332,6 +343,14 @@ def test_a_pace_is_small_and_survives_the_journal(rule: PaceRule, seen: list[Obs
     stored = msgspec.json.encode(pace)
     assert len(stored) < 400
     assert msgspec.json.decode(stored, type=Pace) == pace
+
+
+@pytest.mark.parametrize(("concurrency", "in_flight"), [(16, 9), (9, None), (1, None)])
+def test_a_learnt_number_in_flight_that_is_not_below_the_configured_one_is_no_limit(
+    concurrency: int, in_flight: int | None
+) -> None:
+    found = CombinedRules((TestSmartRule.rule,), concurrency).limits(TestSmartRule.known, NOW)
+    assert (found.in_flight, found.in_flight_by) == (in_flight, "smart" if in_flight else "")
 
 
 def test_the_lowest_limit_of_several_rules_counts() -> None:

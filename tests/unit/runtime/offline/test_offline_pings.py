@@ -142,11 +142,12 @@ async def test_the_next_owner_continues_with_pings(snapshots: bool) -> None:
 async def test_an_answer_to_a_ping_disables_the_receiver(outcome: Answered, reason: str) -> None:
     world = failing()
     await world.pass_time(AFTER_S + 8)
+    posts = len(events(world))
     world.sender.reply = lambda _: outcome
     await world.until(lambda: world.state.disabled == reason, within_s=60)
     made = len(world.sender.made)
     await world.pass_time(100)
-    assert len(world.sender.made) == made
+    assert (len(world.sender.made), len(events(world))) == (made, posts)
 
 
 @pytest.mark.parametrize("status", [500, 422])
@@ -297,3 +298,15 @@ async def test_a_ping_whose_record_is_late_gives_its_token_back_and_is_made_late
     world.journal.let_go()
     await world.until_settled(1)
     assert len(world.journal.of(f.Pinged)) == len(pings(world)) + 1
+
+
+@in_virtual_time
+async def test_an_event_expires_under_a_ping_which_keeps_its_actor_in_memory() -> None:
+    world = failing(retry=Retry(base_s=2, cap_s=4, max_age_s=60))
+    await world.pass_time(50)
+    world.sender.latency_s = 9000  # The alert about the dead letter keeps the actor in memory for an hour.
+    await world.until(lambda: len(world.dead_letters.buried) == 1, within_s=11)
+    await world.pass_time(8000)
+    assert not world.actor.is_resting
+    works(world)
+    await world.until(lambda: world.state.failing_since is None)

@@ -4,9 +4,11 @@ import pytest
 
 from actors.configuration.policy import Offline, Policy, Rate, Retry
 from actors.machine import facts as f
-from actors.machine.alerts.returning import JITTER_MAX_S, RETURN_MAX_S
+from actors.machine.alerts.returning import JITTER_MAX_S, RETURN_MAX_S, width_on_return
+from actors.machine.state import Returning
+from actors.runtime.operator_actions.resume import resume
 from tests.unit.worlds.shard import ShardWorld
-from tests.unit.worlds.values import answer, policy
+from tests.unit.worlds.values import NOW, answer, policy
 from tests.unit.worlds.virtual_time import in_virtual_time
 
 RETRY = Retry(base_s=2, cap_s=4)
@@ -57,7 +59,7 @@ async def test_attempts_in_flight_double_with_each_round(ping: bool, first: int)
 async def test_a_failure_lets_its_round_begin_again() -> None:
     world = await returned(wide(ping=True))
     await world.until(lambda: len(world.sender.in_flight.get("acme.billing", ())) == 4)
-    world.sender.answers(*[500] * 4)
+    world.sender.answers(200, 500, 500, 500)
     await world.pass_time(0.11)
     assert world.state.returning is not None
     assert world.state.returning.successes == 3
@@ -72,6 +74,20 @@ async def test_the_bound_ends_with_time_though_attempts_fail() -> None:
     world.sender.answers()
     world.publish(200)
     assert await width_within(world, 1) == 64
+
+
+def test_the_bound_ends_with_time_though_nothing_was_sent() -> None:
+    returning = Returning(begins_at=NOW)
+    assert width_on_return(returning, 64, NOW + RETURN_MAX_S - 1) == 1
+    assert width_on_return(returning, 64, NOW + RETURN_MAX_S) == 64
+
+
+@in_virtual_time
+async def test_a_resume_ends_the_bound() -> None:
+    world = await returned(wide(ping=True))
+    assert world.state.returning is not None
+    await resume(world.actor)
+    assert world.state.returning is None
 
 
 @pytest.mark.parametrize("snapshots", [False, True])

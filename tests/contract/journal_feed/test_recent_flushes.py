@@ -3,8 +3,8 @@
 import pytest
 
 from streams.installation.topology import Names
-from streams.journal_feed import recent
-from streams.journal_feed.recent import RecentFlushes
+from streams.journal_feed import recent_flushes
+from streams.journal_feed.recent_flushes import RecentFlushes
 from streams.nats.jetstream import JetStream
 from tests.support.ledgers import JournalWriter, delivered
 
@@ -31,7 +31,7 @@ async def test_each_read_reads_on(js: JetStream, names: Names, journal: JournalW
 async def test_only_the_last_of_too_many_events_are_read(
     js: JetStream, names: Names, journal: JournalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recent, "MESSAGES_MAX", 2)
+    monkeypatch.setattr(recent_flushes, "MESSAGES_MAX", 2)
     for number in range(1, 6):
         await journal.flush(delivered(number))
     flushes = RecentFlushes(js, names)

@@ -7,6 +7,7 @@ is read and measured.
 from msgspec import Struct
 
 from actors.machine.facts import AnyFact
+from streams.bounded_gather import in_turns
 from streams.clock import server_time
 from streams.installation.topology import Names
 from streams.journal.envelope import decode_flush
@@ -30,13 +31,16 @@ class RecentFlush(Struct, frozen=True):
 class RecentFlushes:
     """The flushes of all shards, or of one, as they come; `now` is the server's time of the last read.
 
-    `since` is the instant from which on everything was read.
+    `since` is the instant from which on everything was read; at first `span_s` seconds before that time.
     """
 
-    def __init__(self, js: JetStream, names: Names, shard: int | None = None) -> None:
+    def __init__(
+        self, js: JetStream, names: Names, shard: int | None = None, span_s: float = RECENT_SPAN_S
+    ) -> None:
         self._js = js
         self._names = names
         self._subject = ALL_SUBJECTS if shard is None else names.journal_of(shard)
+        self._span_s = span_s
         self._read_to: int | None = None
         self.since = self.now = 0.0
 
@@ -51,20 +55,24 @@ class RecentFlushes:
         mean = info.bytes // max(info.messages, 1) + 1
         earliest = info.last - min(MESSAGES_MAX, BYTES_MAX // mean)
         if self._read_to is None or not earliest <= self._read_to <= info.last:
-            first = await js.first_since(stream, ALL_SUBJECTS, self.now - RECENT_SPAN_S)
+            first = await js.first_since(stream, ALL_SUBJECTS, self.now - self._span_s)
             start = info.last if first is None else min(first.position - 1, info.last)
-            self.since, self._read_to = self.now - RECENT_SPAN_S, start
+            self.since, self._read_to = self.now - self._span_s, start
             if start < earliest:
                 found = await js.next_message(stream, ALL_SUBJECTS, earliest + 1)
                 self.since, self._read_to = found.stored_at if found else self.now, earliest
         return await self._read(info.last)
+
+    def begin_again(self) -> None:
+        """Let the next read be like the first one."""
+        self._read_to = None
 
     async def _read(self, end: int) -> list[RecentFlush]:
         js, stream, found = self._js, self._names.journal, list[RecentFlush]()
         assert self._read_to is not None
         while self._read_to < end:
             page = await js.read(stream, self._subject, self._read_to + 1, READ_MESSAGES_MAX)
-            for message in page.messages:
+            async for message in in_turns(page.messages):
                 where = f"message {message.position} of {stream}"
                 found.append(RecentFlush(message.stored_at, decode_flush(message.data, where).facts))
             self._read_to = page.messages[-1].position if page.messages and page.pending else end

@@ -22,7 +22,7 @@ HEADINGS = ("STORED", "TYPE", "ID", "RESULT")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 @options.settings_flags(*options.CONNECTION)
-def trial(name: str, expression: str | None, last: int, as_json: bool, **given: Any) -> None:
+def filter_trial(name: str, expression: str | None, last: int, as_json: bool, **given: Any) -> None:
     """Show which of the last events a receiver would get, by its region and its filter. Nothing is sent.
 
     The events are the last ones of its tenant that the receiver subscribes to, the oldest first.
@@ -55,5 +55,5 @@ def _result(event: "TriedEvent") -> str:
 
 
 def _sum(done: "FilterTrial") -> str:
-    failed = f" ({done.failed} because the filter could not be judged)" if done.failed else ""
+    failed = f" ({done.failed} because the filter could not be evaluated)" if done.failed else ""
     return f"{len(done.events)} events: {done.sent} sent, {done.not_sent} not sent{failed}"

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from streams.installation.topology import Names
-from streams.journal_feed.known_states import all_snapshots
+from streams.journal_feed.all_snapshots import all_snapshots
 from streams.nats.answers import StoredMessage, StreamInfo
 from streams.nats.jetstream import JetStream
 from tests.contract.resending.settled_events import ONE, settled

@@ -1,4 +1,4 @@
-"""Judges whether a filter lets an event through, within bounds that hold for every expression and body.
+"""Evaluates whether a filter lets an event through, within bounds that hold for every expression and body.
 
 The body is decoded once, for all filters that wait for it. Decoding cannot be interrupted either, so a body
 with too many arrays, objects and members is not decoded.
@@ -54,27 +54,27 @@ class FilterAnswer(Struct, frozen=True, gc=False):
 
 
 class DecodedBody(Struct, frozen=True):
-    """The value of a body; `problem`: what stands in the way of judging it, with the reason."""
+    """The value of a body; `problem`: what stands in the way of evaluating it, with the reason."""
 
     value: Any = None
     problem: FilterAnswer | None = None
 
 
 class Filter(Struct, frozen=True, eq=False):
-    """A filter that is ready to judge."""
+    """A filter that is ready to evaluate."""
 
     text: str
-    evaluate: Evaluate
+    expression: Evaluate
     size: int
 
-    def judge(self, body: DecodedBody) -> FilterAnswer:
-        """Judge an event by its decoded body."""
+    def evaluate(self, body: DecodedBody) -> FilterAnswer:
+        """Evaluate an event by its decoded body."""
         if body.problem is not None:
             return body.problem
         work, why = Work(), ""
         try:
             work.spend(self.size)
-            passed = is_true(self.evaluate(body.value, work))
+            passed = is_true(self.expression(body.value, work))
             result = FilterResult.PASSED if passed else FilterResult.STOPPED
         except TooCostly as error:
             result, why = FilterResult.TOO_COSTLY, str(error)
@@ -93,15 +93,15 @@ def filter_of(text: str) -> Filter:
 def decode_body(body: bytes) -> DecodedBody:
     """The body of an event, decoded for all its filters."""
     if why := _too_much_in(body):
-        return _not_judged(FilterResult.TOO_COSTLY, why)
+        return _not_evaluated(FilterResult.TOO_COSTLY, why)
     if is_deep(body):
-        return _not_judged(FilterResult.NOT_JSON, f"it is nested deeper than {BODY_LEVELS_MAX}")
+        return _not_evaluated(FilterResult.NOT_JSON, f"it is nested deeper than {BODY_LEVELS_MAX}")
     try:
         return DecodedBody(msgspec.json.Decoder(float_hook=_FloatCounter().read).decode(body))
     except TooCostly as error:
-        return _not_judged(FilterResult.TOO_COSTLY, str(error))
+        return _not_evaluated(FilterResult.TOO_COSTLY, str(error))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return _not_judged(FilterResult.NOT_JSON, str(error))
+        return _not_evaluated(FilterResult.NOT_JSON, str(error))
 
 
 class _FloatCounter:
@@ -133,5 +133,5 @@ def _too_much_in(body: bytes) -> str:
     return ""
 
 
-def _not_judged(result: FilterResult, why: str) -> DecodedBody:
+def _not_evaluated(result: FilterResult, why: str) -> DecodedBody:
     return DecodedBody(problem=FilterAnswer(result, 0, why))

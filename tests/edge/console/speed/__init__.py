@@ -1,0 +1,1 @@
+"""Speed of the console with very many receivers and attempts."""

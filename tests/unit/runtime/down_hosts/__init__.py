@@ -1,0 +1,1 @@
+"""Actors whose host cannot be connected to."""
