@@ -14,7 +14,7 @@ from actors.configuration.transform import transform_bytes
 from actors.ids import dedup_key
 from actors.machine import facts as f
 from actors.machine.alerts.folding import after_alert, last_dead_letter_at
-from actors.machine.alerts.returning import after_failure, after_success
+from actors.machine.alerts.returning import after_failure, after_pause, after_success
 from actors.machine.handshake.folding import after_handshake, due_at_once
 from actors.machine.numbering import Numbered, advance, advance_all, move_frontier, resize, without_keys
 from actors.machine.state import (
@@ -199,7 +199,8 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
             # An attempt that was under way when the pause began may lengthen it, but asks for no further one.
             pauses = state.throttles + (fact.at >= state.throttled_until)
             until = max(state.throttled_until, fact.until)
-            state = replace(state, throttled_until=until, throttles=pauses, returning=after_failure(state))
+            returning = after_pause(state, fact.at, until)
+            state = replace(state, throttled_until=until, throttles=pauses, returning=returning)
             return _count(state, throttled=count)
         case f.AttemptFailed():
             if fact.kind == f.NO_ATTEMPT:

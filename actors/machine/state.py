@@ -121,7 +121,7 @@ class Handshake(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True)
 class Returning(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The return of a receiver that was offline.
 
-    - `begins_at`: from then on it gets events.
+    - `begins_at`: from then on it gets events; later by the pauses that it has asked for since.
     - `successes`: attempts that succeeded, those of a round that failed aside.
     """
 

@@ -50,7 +50,11 @@ def after_success(state: State, fact: Delivered) -> State:
         begun = Returning(begins_at=fact.returns_at, successes=1 if fact.events else 0)
         return replace(state, open=opened, backoff_until=fact.returns_at, returning=begun)
     returning = state.returning
-    if returning is None or not fact.events:
+    if returning is None:
+        return state
+    if fact.at < returning.begins_at:
+        state = replace(state, backoff_until=returning.begins_at)  # Both attempts were under way.
+    if not fact.events:
         return state
     successes = returning.successes + 1
     is_over = successes >= SUCCESSES_MAX or fact.at >= returning.begins_at + RETURN_MAX_S
@@ -61,6 +65,15 @@ def after_failure(state: State) -> Returning | None:
     """The return after a failed attempt, whose round begins again; None if the receiver does not return."""
     returning = state.returning
     return None if returning is None else replace(returning, successes=_width(returning.successes) - 1)
+
+
+def after_pause(state: State, at: float, until: float) -> Returning | None:
+    """The return after an answer at `at` that asks for a pause: this counts for no part of the time."""
+    returning = after_failure(state)
+    if returning is None or at >= returning.begins_at + RETURN_MAX_S:
+        return None
+    paused_s = max(0.0, until - max(at, state.throttled_until))
+    return replace(returning, begins_at=returning.begins_at + paused_s)
 
 
 def _width(successes: int) -> int:

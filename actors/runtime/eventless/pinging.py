@@ -12,6 +12,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from actors.configuration.policy import Policy
+from actors.ids import stable_hash
 from actors.machine import commands as c
 from actors.machine.bucket import GRANT_MAX_S
 from actors.machine.event import Event
@@ -65,6 +66,17 @@ async def make_ping(live: LiveState, begun: BegunPing) -> Outcome:
         return Failed(error=INTERNAL, detail=type(error).__name__, latency_ms=0.0)
 
 
+def record_ping(
+    live: LiveState, begun: BegunPing, outcome: Outcome, *, is_offline_ping: bool = False
+) -> None:  # fmt: skip
+    """Record what an answer says about the receiver: nothing if it has another URL by now, or is removed."""
+    environment = live.environment
+    if environment.stopped or isinstance(outcome, NotSent):
+        return
+    if live.state.target == stable_hash(begun.policy.url):
+        live.record(c.RecordOutcome((), outcome, is_offline_ping=is_offline_ping), environment.clock.now())
+
+
 class OfflinePinging:
     """The pings that a receiver gets in place of events, one at a time. `wake` is called after each."""
 
@@ -87,9 +99,7 @@ class OfflinePinging:
     async def _run(self, begun: BegunPing) -> None:
         live, environment = self._live, self._live.environment
         try:
-            outcome = await make_ping(live, begun)
-            if not (environment.stopped or isinstance(outcome, NotSent)):
-                live.record(c.RecordOutcome((), outcome, is_offline_ping=True), environment.clock.now())
+            record_ping(live, begun, await make_ping(live, begun), is_offline_ping=True)
         finally:
             self.under_way = False
             environment.attempt_ended()

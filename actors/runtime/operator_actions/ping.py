@@ -3,12 +3,11 @@
 import math
 
 from actors.errors import ControlDenied
-from actors.machine import commands as c
 from actors.machine.bucket import take
 from actors.machine.handshake.proof import is_verified
 from actors.machine.outcome import Answered, Failed, NotSent
 from actors.runtime.actor import Actor
-from actors.runtime.eventless.pinging import begin_ping, make_ping
+from actors.runtime.eventless.pinging import begin_ping, make_ping, record_ping
 from actors.times_as_text import age_text
 
 
@@ -32,9 +31,9 @@ async def ping(actor: Actor) -> Answered | Failed:
         raise ControlDenied("rate_limited", f"{actor.receiver} has no token left; try again later")
     actor.pinging += 1
     try:
-        outcome = await make_ping(actor.live, begin_ping(actor.live, policy, now))
-        if not (environment.stopped or isinstance(outcome, NotSent)):
-            actor.live.record(c.RecordOutcome((), outcome), environment.clock.now())
+        begun = begin_ping(actor.live, policy, now)
+        outcome = await make_ping(actor.live, begun)
+        record_ping(actor.live, begun, outcome)
     finally:
         actor.pinging -= 1
     actor.wake()

@@ -142,3 +142,37 @@ async def test_a_receiver_that_was_not_offline_is_not_slowed() -> None:
     assert world.state.returning is None
     world.sender.latency_s = 0.1
     assert await width_within(world, 1) == 64
+
+
+@in_virtual_time
+async def test_a_second_success_does_not_begin_the_return_sooner() -> None:
+    """Both attempts were under way when the receiver came back."""
+    world = ShardWorld(wide(ping=False, concurrency=2, offline=Offline(after_s=1)))
+    world.sender.latency_s = 3
+    world.sender.answers(500, 500)
+    world.publish(20)
+    await world.until(lambda: world.state.counters.delivered == 2)
+    (begins_at,) = [each.returns_at for each in world.journal.of(f.Delivered) if each.returns_at]
+    await world.until(lambda: len(world.sender.made) > 4)
+    assert world.clock.now() >= begins_at
+
+
+@in_virtual_time
+async def test_a_pause_does_not_end_the_bound() -> None:
+    world = await returned(wide(ping=True))
+    world.sender.answers(answer(503, retry_after="100"))
+    await world.until(lambda: world.state.throttled_until > 0)
+    assert await width_within(world, 99) == 0
+    await world.until(lambda: world.sender.widest > 0)
+    assert await width_within(world, 0.15) == 2
+
+
+@in_virtual_time
+async def test_the_bound_ends_though_each_round_ends_in_a_pause() -> None:
+    world = await returned(wide(ping=True))
+    world.sender.latency_s = 1
+    world.sender.reply = lambda made: answer(200) if made.event.position % 3 else answer(503, retry_after="1")
+    await world.pass_time(2 * RETURN_MAX_S + 2 * JITTER_MAX_S)
+    world.sender.answers()
+    world.publish(200)
+    assert await width_within(world, 3) == 64
