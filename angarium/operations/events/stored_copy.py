@@ -126,9 +126,9 @@ def _revisions_since(recorded: RecordedCopies, since_ms: int, present: int) -> s
     if not recorded.are_all:
         return None
     later = {each.revision for each in recorded.changes if each.at >= since_ms}
-    if not later:
-        return {present}
     before = [each.revision for each in recorded.changes if each.at < since_ms]
+    if not later:  # The last one is the present one, unless the state was lost: both may have been in force.
+        return {present, *before[-1:]}
     if recorded.ledger.gaps or (recorded.ledger.kept_since and not before):
         return None
     return later | {before[-1] if before else 0}
