@@ -142,8 +142,8 @@ async def test_a_preview_that_is_confirmed_twice_sends_its_events_once(
     again = await browser.post(REPLAY, fields)
     assert again.headers["location"] == job
     assert await owned.sent_again() == ["order-0", "order-1", "order-2"]
-    anew = await browser.post(REPLAY, await counted(browser, "3 events"))
-    assert anew.headers["location"] != job
+    other = await browser.post(REPLAY, await counted(browser, "3 events"))
+    assert other.headers["location"] != job
 
 
 async def test_a_replay_sends_no_more_than_was_shown(
