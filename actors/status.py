@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from actors.configuration.credentials import REDACTED, Credentials, credentials_of
 from actors.configuration.policy import Policy
+from actors.machine.alerts.returning import is_offline
 from actors.machine.event import Event
 from actors.machine.facts import DISABLED_WHY, AttemptFailed, Delivered, OutcomeFact
 from actors.machine.handshake.in_words import HandshakeState, handshake_state, handshake_words
@@ -232,7 +233,7 @@ def held_back(state: State, policy: Policy | None, now: float) -> Phase | None:
         return "disabled" if rule is Rule.DISABLED else "paused"
     if rule is Rule.UNVERIFIED:
         return "unverified"
-    if state.failing_since is not None and state.failing_s(now) >= policy.offline.after_s:
+    if is_offline(state, policy, now):
         return "offline"
     if rule is None:
         return None
@@ -277,16 +278,15 @@ def _held_words(
             known = None if policy is None else current_handshake(state, policy)
             return f"unverified: {handshake_words(known, _next_handshake(state, policy, view, now))}"
         case "offline":
-            at = _resume_at(state, policy, now)
-            due = "the next attempt is due" if view.bounds.may_try_host else _DOWN_HOST_WORDS
-            following = f"the next attempt is at {_moment(at, now)}" if at else due
-            following = "an attempt is under way" if view.in_flight else following
+            following = _next_trial(view, policy, _resume_at(state, policy, now), now)
             return f"offline: {_no_success(state, now)}, {_failures(state, policy)}; {following}"
         case "throttled":
             reason = throttled_words(state, now)
             return f"throttled until {_moment(state.throttled_until, now)}: {reason}"
         case _:
             until = _resume_at(state, policy, now) or now
+            if state.returning is not None and state.returning.begins_at == state.backoff_until == until:
+                return f"it was offline and is back: its events begin at {_moment(until, now)}"
             return f"backing off until {_moment(until, now)}: {_failures(state, policy)}"
 
 
@@ -323,6 +323,19 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return "waiting for NATS to say whether the receiver was removed"
         case _:
             return "the next attempt is due"
+
+
+def _next_trial(view: View, policy: Policy | None, at: float | None, now: float) -> str:
+    """Say when an offline receiver is tried next, and by what: `the next ping is at …`."""
+    pings = policy is not None and policy.offline.ping and view.bounds.all_know_offline_pings
+    if view.offline_ping_under_way:
+        return "a ping in place of its events is under way"
+    if view.in_flight:
+        return "an attempt is under way"
+    what = "ping in place of its events" if pings else "attempt"
+    if at is None:
+        return f"the next {what} is due" if view.bounds.may_try_host else _DOWN_HOST_WORDS
+    return f"the next {what} is at {_moment(at, now)}"
 
 
 def _transform_in_force(state: State) -> TransformState | None:

@@ -78,9 +78,13 @@ class Retry(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Offline(Struct, frozen=True, kw_only=True, gc=False):
-    """Times without a success after which a receiver counts as offline, and as disabled."""
+    """Times without a success after which a receiver counts as offline, and as disabled.
+
+    - `ping`: while it is offline, it gets pings in place of events.
+    """
 
     after_s: Annotated[float, Meta(ge=1, le=864000)] = 300
+    ping: bool = False
     disable_after_s: Annotated[float, Meta(ge=60, le=8640000)] = 432000
 
 

@@ -103,6 +103,11 @@ def take(bucket: Bucket) -> Bucket | None:
     return Bucket(max(0.0, bucket.tokens - 1), bucket.at, bucket.epoch, others)
 
 
+def emptied(bucket: Bucket, since: float) -> Bucket:
+    """The bucket without any tokens, which gets some again from `since` on."""
+    return Bucket(0.0, max(since, bucket.at), bucket.epoch)
+
+
 def next_token_at(bucket: Bucket, limit: RateLimit) -> float:
     """A time after `bucket.at` at which the bucket holds a whole token, rounding included."""
     wait_s = max(0.0, 1 - bucket.tokens) / limit.per_second

@@ -17,12 +17,14 @@ from actors.machine.pace.pace import Observation
 class RecordOutcome(Struct, frozen=True, gc=False):
     """Record the outcome of an attempt with these events, in order; a ping has none.
 
-    `answer`: the part of the answer's body that may be recorded if the attempt failed.
+    - `answer`: the part of the answer's body that may be recorded if the attempt failed.
+    - `is_offline_ping`: it was a ping in place of an event; no operator asked for it.
     """
 
     events: tuple[Event, ...]
     outcome: Answered | Failed
     answer: str = ""
+    is_offline_ping: bool = False
 
 
 class LearnPace(Struct, frozen=True, gc=False):

@@ -4,14 +4,15 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
-from actors.configuration.policy import Policy
+from actors.configuration.policy import Policy, Retry
 from actors.configuration.transform import key_hash
 from actors.ids import fraction, stable_hash
 from actors.machine import commands as c
 from actors.machine import facts as f
 from actors.machine.alerts.judging import alert_changes
+from actors.machine.alerts.returning import return_at
 from actors.machine.backoff import backoff_s
-from actors.machine.bucket import Bucket, with_limit
+from actors.machine.bucket import Bucket, emptied, with_limit
 from actors.machine.event import Event
 from actors.machine.handshake.deciding import handshake_ended, handshake_started
 from actors.machine.handshake.proof import limit_in_force
@@ -171,24 +172,28 @@ def _outcome(
         "receiver": state.receiver, "events": events, "at": at, "attempt": attempt, "status": outcome.status,
         "latency_ms": outcome.latency_ms, "bucket": bucket, "kind": "event" if command.events else "ping",
     }  # fmt: skip
+    if command.is_offline_ping:
+        common["kind"] = f.OFFLINE_PING
     verdict = judge(outcome, at)
     if verdict is Verdict.DELIVERED:
-        stops = bool(command.events) and asks_to_stop(outcome)
-        return [f.Delivered(**common), *(_disabled(state, at, "asked") if stops else ())]
-    retry = policy.retry if policy else None
-    base_s, cap_s = (retry.base_s, retry.cap_s) if retry else (2.0, 3600.0)
-    spread = fraction(state.receiver, events[0].sequence if events else 0, attempt)
+        return _delivered(state, policy, command, at, common)
+    retry = policy.retry if policy else Retry()
+    base_s, cap_s = retry.base_s, retry.cap_s
+    turn = state.failures_in_a_row + 1 if command.is_offline_ping else attempt
+    spread = fraction(state.receiver, events[0].sequence if events else 0, turn)
     if verdict is Verdict.THROTTLED and isinstance(outcome, Answered):
         # A time that is over already (0 seconds, a date in the past) asks for no pause: then backoff applies.
         pauses = state.throttles + 1 if at >= state.throttled_until else max(1, state.throttles)
         wait_s = retry_after_s(outcome, at) or backoff_s(base_s, cap_s, pauses, spread)
         return [f.Throttled(until=at + wait_s, failing_since=_failing_since(state, at), **common)]
+    if command.is_offline_ping:
+        return _offline_ping_failed(state, policy, outcome, at, spread, common)
     # If this node has no free connection, the event has not failed, but retrying at once would make it worse.
     ours = isinstance(outcome, Failed) and outcome.is_our_failure
     failures = attempt if ours else (entry.failures if entry else 0) + 1
     several = len(command.events) > 1
     rejected, gone = verdict is Verdict.REJECTED, verdict is Verdict.GONE
-    used_up = retry is not None and not (ours or gone) and 0 < retry.max_attempts <= failures
+    used_up = policy is not None and not (ours or gone) and 0 < retry.max_attempts <= failures
     halved = several and (rejected or used_up)
     # Which of several events was rejected is found by halving: each half is a POST that was not tried yet.
     wait_s = 0.0 if halved and rejected else backoff_s(base_s, cap_s, failures, spread)
@@ -202,13 +207,52 @@ def _outcome(
         aborted=is_aborted(outcome, verdict) and not several, halved=halved,
         failing_since=_failing_since(state, at), **common,
     )]  # fmt: skip
-    if not command.events or ours:
-        return facts
-    if gone:
-        facts += _disabled(state, at, "asked" if asks_to_stop(outcome) else "gone")
-    elif verdict is Verdict.RETRY and policy and state.failing_s(at) >= policy.offline.disable_after_s:
-        facts += _disabled(state, at, "failing")
-    return facts
+    return facts if not command.events or ours else facts + _stopped(state, policy, outcome, verdict, at)
+
+
+def _delivered(
+    state: State, policy: Policy | None, command: c.RecordOutcome, at: float, common: dict[str, Any]
+) -> list[f.Fact]:
+    """The facts about a success: it may end the time offline, and may disable the receiver all the same."""
+    returns_at = 0.0 if state.failing_since is None else return_at(state, policy, at)
+    if returns_at and common["bucket"] is not None:
+        common["bucket"] = emptied(common["bucket"], returns_at)
+    stops = (command.is_offline_ping or bool(command.events)) and asks_to_stop(command.outcome)
+    delivered = f.Delivered(returns_at=returns_at, **common)
+    return [delivered, *(_disabled(state, at, "asked") if stops else ())]
+
+
+def _offline_ping_failed(
+    state: State, policy: Policy | None, outcome: Answered | Failed, at: float, spread: float,
+    common: dict[str, Any],
+) -> list[f.Fact]:  # fmt: skip
+    """The facts about a ping in place of an event: the receiver backs off further.
+
+    No event can be at fault, so an answer that rejects one is a failure like any other.
+    """
+    ours = isinstance(outcome, Failed) and outcome.is_our_failure
+    verdict = judge(outcome, at)
+    retry, is_relaxed = (policy.retry, policy.order == "relaxed") if policy else (Retry(), False)
+    earlier = state.failures_in_a_row if ours else state.consecutive_failures
+    failures = max(1, earlier + 1 - (FAILURES_IN_A_ROW_MAX - 1 if is_relaxed else 0))
+    until = at + backoff_s(retry.base_s, retry.cap_s, failures, spread)
+    facts: list[f.Fact] = [f.AttemptFailed(
+        error=_error(outcome), next_at=until, until=until, gone=verdict is Verdict.GONE, ours=ours,
+        failing_since=_failing_since(state, at), **common,
+    )]  # fmt: skip
+    verdict = Verdict.RETRY if verdict is Verdict.REJECTED else verdict
+    return facts if ours else facts + _stopped(state, policy, outcome, verdict, at)
+
+
+def _stopped(
+    state: State, policy: Policy | None, outcome: Answered | Failed, verdict: Verdict, at: float
+) -> list[f.Fact]:
+    """The fact that a failure disables the receiver, if it does."""
+    if verdict is Verdict.GONE:
+        return _disabled(state, at, "asked" if asks_to_stop(outcome) else "gone")
+    if verdict is Verdict.RETRY and policy and state.failing_s(at) >= policy.offline.disable_after_s:
+        return _disabled(state, at, "failing")
+    return []
 
 
 def _learnt(state: State, policy: Policy, command: c.LearnPace, at: float) -> list[f.Fact]:

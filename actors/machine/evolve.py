@@ -14,6 +14,7 @@ from actors.configuration.transform import transform_bytes
 from actors.ids import dedup_key
 from actors.machine import facts as f
 from actors.machine.alerts.folding import after_alert, last_dead_letter_at
+from actors.machine.alerts.returning import after_failure, after_success
 from actors.machine.handshake.folding import after_handshake, due_at_once
 from actors.machine.numbering import Numbered, advance, advance_all, move_frontier, resize, without_keys
 from actors.machine.state import (
@@ -160,12 +161,13 @@ def after_delivery(state: State, fact: f.Delivered) -> State:
     if opened:
         settled = {each.position for each in fact.events}
         opened = tuple(each for each in opened if each.position not in settled)
-    return replace(
+    state = replace(
         state, frontier=frontier, open=opened, bucket=fact.bucket or state.bucket, last=last,
         failing_since=None, consecutive_failures=0, our_failures=0, throttles=0, backoff_until=0.0,
         counters=replace(counters, delivered=counters.delivered + count),
         joined=state.joined + count - 1 if count > 1 else state.joined,
     )  # fmt: skip
+    return after_success(state, fact) if fact.returns_at or state.returning is not None else state
 
 
 def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
@@ -197,11 +199,12 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
             # An attempt that was under way when the pause began may lengthen it, but asks for no further one.
             pauses = state.throttles + (fact.at >= state.throttled_until)
             until = max(state.throttled_until, fact.until)
-            return _count(replace(state, throttled_until=until, throttles=pauses), throttled=count)
+            state = replace(state, throttled_until=until, throttles=pauses, returning=after_failure(state))
+            return _count(state, throttled=count)
         case f.AttemptFailed():
             if fact.kind == f.NO_ATTEMPT:
                 return state
-            if fact.rejected or fact.gone or fact.kind != "event":
+            if fact.rejected or fact.gone or not fact.is_trial:
                 return _count(state, failed_attempts=count)
             if fact.at < state.backoff_until:
                 # An attempt that was under way when the backoff began says nothing new.
@@ -211,7 +214,7 @@ def after_outcome(state: State, fact: f.AttemptFailed | f.Throttled) -> State:
                 return _count(state, failed_attempts=count)
             return _count(replace(
                 state, consecutive_failures=state.consecutive_failures + 1, our_failures=0,
-                backoff_until=fact.until,
+                backoff_until=fact.until, returning=after_failure(state),
                 failing_since=fact.at if state.failing_since is None else state.failing_since,
             ), failed_attempts=count)  # fmt: skip
         case _:
@@ -313,8 +316,8 @@ def _after_refusal(state: State, fact: f.EventRefused) -> State:
 def _unimpeded(state: State) -> State:
     """The state with nothing that holds the receiver back or was learnt; open events may be tried at once."""
     return replace(
-        state, pace=None, throttled_until=0.0, throttles=0, backoff_until=0.0, failing_since=None,
-        consecutive_failures=0, our_failures=0, disabled="", disabled_at=None,
+        state, pace=None, returning=None, throttled_until=0.0, throttles=0, backoff_until=0.0,
+        failing_since=None, consecutive_failures=0, our_failures=0, disabled="", disabled_at=None,
         handshake=due_at_once(state.handshake),
         open=tuple(replace(each, next_at=0.0) for each in state.open),
     )  # fmt: skip

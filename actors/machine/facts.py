@@ -23,6 +23,8 @@ OUTSIDE_REGION = "region"
 NO_ATTEMPT = "outage"
 """The `kind` of a failure without an attempt: this node could connect to no host. Older versions know only
 events and pings, and take it for a ping that failed by our fault."""
+OFFLINE_PING = "offline_ping"
+"""The `kind` of the outcome of a ping that an offline receiver got in place of an event."""
 AlertKind = Literal["failing", "offline", "disabled", "behind", "dead_letters", "misconfigured",
                     "handshake_failed"]  # fmt: skip
 
@@ -49,15 +51,26 @@ class _Outcome(_Fact, frozen=True, kw_only=True, omit_defaults=True):
         """True if it says which events are tried together from now on, or that one is tried by itself."""
         return len(self.events) > 1
 
+    @property
+    def is_trial(self) -> bool:
+        """True for an attempt, or a ping in place of one: its failure counts against the receiver."""
+        return self.kind in ("event", OFFLINE_PING)
+
 
 class Delivered(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="delivered"):
-    """The receiver answered 2xx: the events of the POST are settled."""
+    """The receiver answered 2xx: the events of the POST are settled.
+
+    `returns_at`: it was offline, and gets events again from then on, one attempt first.
+    """
+
+    returns_at: float = 0.0
 
 
 class AttemptFailed(_Outcome, frozen=True, kw_only=True, omit_defaults=True, tag="attempt_failed"):
     """The attempt failed; the next attempt is due at `next_at`.
 
-    - `until`: end of the receiver's backoff as a whole, after many failures in a row, ours included.
+    - `until`: end of the receiver's backoff as a whole, after many failures in a row, ours included, or after
+      a ping in place of an event.
     - `rejected`: the event itself is at fault; `aborted`: the receiver wants no further attempt of it.
     - `gone`: the receiver wants no more events at all; nothing counts against this one, which waits.
     - `ours`: this node or its proxy failed; nothing counts against the event or the receiver.

@@ -118,6 +118,17 @@ class Handshake(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True)
     next_at: float = 0.0
 
 
+class Returning(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """The return of a receiver that was offline.
+
+    - `begins_at`: from then on it gets events.
+    - `successes`: attempts that succeeded, those of a round that failed aside.
+    """
+
+    begins_at: float
+    successes: int = 0
+
+
 class RecordedTransform(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A transform that was in force, the revision of its configuration, and the hash of its key."""
 
@@ -153,6 +164,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     - `transforms`: that one, and the earlier ones of open events, the newest last.
     - `pseudonym_key`: hash of the key of pseudonyms in force.
     - `pace`: what was learnt about what the receiver can take; None if nothing was.
+    - `returning`: it was offline, and its attempts grow in number; None if that is over.
     """
 
     receiver: str
@@ -188,6 +200,7 @@ class State(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     transforms: tuple[RecordedTransform, ...] = ()
     pseudonym_key: str = ""
     pace: Pace | None = None
+    returning: Returning | None = None
 
     def kept_transform(self, revision: int) -> RecordedTransform | None:
         """The transform of that revision; None if it is gone."""

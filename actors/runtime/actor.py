@@ -30,7 +30,8 @@ from actors.runtime.backlog_reading import BacklogReading
 from actors.runtime.burials import Burials
 from actors.runtime.discard import discard_removed
 from actors.runtime.environment import ActorEnvironment
-from actors.runtime.handshakes.handshaking import Handshaking
+from actors.runtime.eventless.handshaking import Handshaking
+from actors.runtime.eventless.pinging import OfflinePinging
 from actors.runtime.live_state import LiveState
 from actors.runtime.pending import Pending
 from actors.runtime.wake_timer import WakeTimer
@@ -67,6 +68,7 @@ class Actor:
         "last_answer",
         "live",
         "loaded",
+        "offline_pinging",
         "overflowed_at",
         "pending",
         "pinging",
@@ -83,6 +85,7 @@ class Actor:
         self.pending = Pending(self.live)
         self.burials = Burials()
         self.handshaking = Handshaking(self.live, self.wake)
+        self.offline_pinging = OfflinePinging(self.live, self.wake)
         self.loaded = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.adopted_policy: Policy | None = None
@@ -217,6 +220,7 @@ class Actor:
             granted_position=tokens.granted_position,
             policy_adopted=self.adopted_policy is live.policy,
             handshake_under_way=self.handshaking.under_way,
+            offline_ping_under_way=self.offline_pinging.under_way,
             confirming=self.confirming,
             invalid=live.invalid,
             absent_up_to=self.absent_up_to,
@@ -266,9 +270,10 @@ class Actor:
                     environment.spawn(self._confirm_receiver())
                 case s.Park():
                     self.park()
-                case c.StartHandshake() if live.policy is not None:
-                    self.handshaking.start(live.policy, now)
-                case c.StartHandshake():
+                case c.StartHandshake() | c.StartPing() if live.policy is not None:
+                    is_ping = isinstance(step, c.StartPing)
+                    (self.offline_pinging if is_ping else self.handshaking).start(live.policy, now)
+                case c.StartHandshake() | c.StartPing():
                     return None
                 case _:
                     self._perform(step, now)
@@ -482,7 +487,7 @@ class Actor:
                 pending.mailbox or pending.open_in_memory or pending.unacked.messages or pending.in_flight
             )
             and not (self.pinging or pending.cursor.reading or self.confirming or self.burials.under_way)
-            and not self.handshaking.under_way
+            and not (self.handshaking.under_way or self.offline_pinging.under_way)
             and not (self.hold_count or live.state.is_unfinished)
             and not self._wake_timer.is_set
         )

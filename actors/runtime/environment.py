@@ -62,6 +62,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     - `all_know_handshakes`: asked before each handshake; if not, events wait for it.
     - `all_know_transforms`: asked before a transform is adopted; if not, events wait for it.
     - `all_know_paces`: asked before a learnt pace is recorded; if not, nothing is learnt.
+    - `all_know_offline_pings`: asked before each ping in place of an event; if not, events are sent.
     - `outage`: asked before each attempt; tells whether this node can connect to no host.
     - `down_hosts`: asked before each attempt; gives turns to the receivers of a host that is down.
     - `may_record_alerts`: asked in each round; if not, alerts stay as they are.
@@ -90,6 +91,7 @@ class HostPorts(Struct, frozen=True, kw_only=True):
     all_know_handshakes: Callable[[], bool] = lambda: True
     all_know_transforms: Callable[[], bool] = lambda: True
     all_know_paces: Callable[[], bool] = lambda: True
+    all_know_offline_pings: Callable[[], bool] = lambda: True
     node_holders: NodeHolders = field(default_factory=NodeHolders)
 
 
@@ -140,6 +142,10 @@ class ActorEnvironment(Protocol):
 
     def all_know_paces(self) -> bool:
         """True if every node that may take over knows the fact about paces."""
+        ...
+
+    def all_know_offline_pings(self) -> bool:
+        """True if every node that may take over knows the outcomes of pings in place of events."""
         ...
 
     def within_lease(self) -> bool:

@@ -66,6 +66,7 @@ class Host:
         self.all_know_handshakes = ports.all_know_handshakes
         self.all_know_transforms = ports.all_know_transforms
         self.all_know_paces = ports.all_know_paces
+        self.all_know_offline_pings = ports.all_know_offline_pings
         self.failing = FailingReceivers(claim.at, ports.policies.policy, ports.on_health_change)
         self.alerts = AlertWatch(self, ports.alerts, ports.alert_limits, ports.may_record_alerts)
         self.flow_control = FlowControl(ports.set_pulling_paused, ports.saturated, ports.node_holders)

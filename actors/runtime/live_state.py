@@ -113,6 +113,8 @@ class LiveState:
                 raise
             environment.totals.decided(fact)
             if type(fact) is Delivered:
+                if fact.returns_at:
+                    self.tokens.bucket = fact.bucket  # Without a burst.
                 count = len(fact.events)
                 self.unconfirmed_deliveries += count
                 # Two more such batches might have to wait for the confirmation, so it has to come soon.

@@ -82,6 +82,11 @@ class PostingBounds:
         return self._environment.all_know_transforms()
 
     @property
+    def all_know_offline_pings(self) -> bool:
+        """True if every node that may take over knows the outcomes of pings in place of events."""
+        return self._environment.all_know_offline_pings()
+
+    @property
     def policy_revision(self) -> int:
         """The revision of the configuration in memory."""
         return self._environment.policies.revision(self._live.receiver)
@@ -95,7 +100,7 @@ class PostingBounds:
             may_try_host=policy is None or not environment.down_hosts.is_down(policy),
             room=self.room, epoch=self.epoch, released_to=self.released_to, posted_to_max=self.posted_to_max,
             all_know_handshakes=self.all_know_handshakes, all_know_transforms=self.all_know_transforms,
-            policy_revision=self.policy_revision,
+            all_know_offline_pings=self.all_know_offline_pings, policy_revision=self.policy_revision,
         )  # fmt: skip
 
     @property

@@ -424,7 +424,7 @@ def _failing_later(receiver: ReceiverRow, fact: f.AttemptFailed | f.Throttled) -
 def _failed(receiver: ReceiverRow, fact: f.AttemptFailed) -> None:
     """Count a failure of the receiver, under the same conditions as `evolve`."""
     _failing_later(receiver, fact)
-    if fact.rejected or fact.gone or fact.ours or fact.kind != "event":
+    if fact.rejected or fact.gone or fact.ours or not fact.is_trial:
         return
     receiver.failures += 1
     if receiver.failing_since is None:

@@ -155,6 +155,7 @@ class Shard:
             all_know_handshakes=lambda: context.members.all_know_facts(FactKinds.HANDSHAKES),
             all_know_transforms=lambda: context.members.all_know_facts(FactKinds.TRANSFORMS),
             all_know_paces=lambda: context.members.all_know_facts(FactKinds.PACES),
+            all_know_offline_pings=lambda: context.members.all_know_facts(FactKinds.OFFLINE_PINGS),
             node_holders=context.holders,
         )  # fmt: skip
         return Host(claim, ports, unacked_max=MAX_ACK_PENDING)

@@ -65,6 +65,7 @@ class FactKinds(IntEnum):
     HANDSHAKES = 2
     TRANSFORMS = 3
     PACES = 4
+    OFFLINE_PINGS = 5
 
 
 FACTS_KNOWN = max(FactKinds)

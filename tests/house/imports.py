@@ -9,7 +9,7 @@ from tests.house.module import OURS, Module, imports
 AWAITING = frozenset({
     "host", "actor", "wake_timer", "burials", "flow_control", "live_state", "pending", "posting_bounds",
     "operator_actions", "unknown_receivers", "discard", "backlog_reading", "residents", "alerts",
-    "handshakes",
+    "eventless",
 })  # fmt: skip
 """The modules of `actors.runtime` that may await. All others are held to be pure."""
 SEAMS = frozenset({"ports", "environment"})

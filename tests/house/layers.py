@@ -62,7 +62,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "live_state",
         "burials posting_bounds",
         "pending",
-        "backlog_reading discard handshakes",
+        "backlog_reading discard eventless",
         "actor",
         "flow_control operator_actions unknown_receivers",
         "residents alerts",

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from actors.machine.event import Event
-from actors.machine.facts import EventsNumbered, Missing, Opened
+from actors.machine.facts import OFFLINE_PING, AttemptFailed, EventsNumbered, Missing, Opened
 from actors.machine.numbering import Frontier, Numbered
 from actors.machine.state import State
 from tests.sim import hunt, scenarios
@@ -114,6 +114,20 @@ def test_messages_go_missing_in_runs() -> None:
         flushes = [flush for journal in run.checkers.journals for _, flush in journal.flushes]
         missing += sum(isinstance(fact, Missing) for flush in flushes for fact in flush.facts)
     assert missing >= 3
+
+
+def test_offline_receivers_are_pinged_in_runs() -> None:
+    """Few runs have a receiver that is offline for long enough; after a change of the product, others."""
+    pinged = 0
+    for seed in (27, 48, *range(100, 160)):
+        if pinged >= 3:
+            break
+        run = Run(seed)
+        run.run()
+        flushes = [flush for journal in run.checkers.journals for _, flush in journal.flushes]
+        facts = [fact for flush in flushes for fact in flush.facts]
+        pinged += sum(isinstance(fact, AttemptFailed) and fact.kind == OFFLINE_PING for fact in facts)
+    assert pinged >= 3
 
 
 def test_a_run_is_the_same_with_every_hash_seed() -> None:

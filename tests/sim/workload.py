@@ -1,8 +1,8 @@
 """The workload of a run: producers publish, and operators change configurations, during faults.
 
 Everything is drawn from the seed: distinct and repeated ids, malformed types, bursts that no mailbox holds,
-receivers that are put later than their events or taken away, rates, windows, pauses, pings, handshakes,
-idle times.
+receivers that are put later than their events or taken away, rates, windows, pauses, pings, also in place of
+events, handshakes, learnt paces, idle times.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from streams.nats.jetstream import JetStream
 from streams.nats.wire import Wire
 from tests.sim.checks.folded_journals import Deliveries
 from tests.sim.world.process import Process
-from tests.sim.world.receivers import POISON
+from tests.sim.world.receivers import POISON, Manner
 
 if TYPE_CHECKING:
     from tests.sim.run import Run
@@ -46,6 +46,7 @@ TRANSFORMS: tuple[dict[str, Any] | None, ...] = (
     {"keep": ["/*"], "pseudonymize": ["/number"]},
 )  # fmt: skip
 PSEUDONYM_KEYS = ("psk_" + "b2xk" * 8, "psk_" + "bmV3" * 8)
+ADAPTIVE = ("headers", "after_429", "concurrency", "smart")
 SECRETS = ("whsec_" + "b2xk" * 8, "whsec_" + "bmV3" * 8)
 """The secrets of receivers that have to prove themselves."""
 
@@ -76,6 +77,8 @@ class Workload:
         self._sets_rules = self._rules.random() < 0.4
         self._transforms = run.world.random("transforms")
         self._transformed = self._transforms.random() < 0.3
+        self._paces = run.world.random("paces")
+        self._adapts = self._paces.random() < 0.5
         self._uneven = run.world.random("uneven")
         self._woken = asyncio.Event()
         self._calm = asyncio.Event()
@@ -95,6 +98,8 @@ class Workload:
         self.run.world.spawn("operator", self._operate)
         if self.deletes:
             self.run.world.after(self._gaps.random(), self._delete)
+        if self._adapts:
+            self.run.world.after(3 * self._paces.random(), self._fail)
 
     def calm(self) -> None:
         """Let every receiver be as good as it can be."""
@@ -221,6 +226,21 @@ class Workload:
                             if not posted(actor.receiver, position) and self._gaps.random() < 0.1:
                                 stream.remove(position)
 
+    def _fail(self) -> None:
+        """Let a receiver fail for so long that it is offline, and another one later."""
+        run, chance = self.run, self._paces
+        if self._calm.is_set():
+            return
+        receiver = chance.choice(self.receivers)
+        run.receivers.set_on(receiver, chance.choice((Manner.ERRS, Manner.IS_AWAY, Manner.RESETS)))
+        length_s = chance.uniform(1.5, 6.0)
+        run.world.after(length_s, partial(self._recover, receiver))
+        run.world.after(length_s + 4 * chance.random(), self._fail)
+
+    def _recover(self, receiver: str) -> None:
+        if not self._calm.is_set():
+            self.run.receivers.change(receiver)
+
     async def _put(self, configurations: StoredConfigurations, receiver: str, policy: dict[str, Any]) -> None:
         self.run.world.say("the operator puts %s: %s", receiver, policy)
         raw = msgspec.json.encode(policy)
@@ -250,7 +270,7 @@ class Workload:
                 "max_attempts": chance.choice((0, 0, 1, 3)), "rejected_attempts": chance.choice((1, 2, 3)),
                 "max_age_s": 60,
             },
-        }  # fmt: skip
+        } | self._pace()  # fmt: skip
 
     def _members(self) -> Iterator[tuple[str, Any]]:
         chance = self.chance
@@ -299,6 +319,17 @@ class Workload:
             "pseudonym_key": None if needs_none and chance.random() < 0.2 else key,
         }
 
+    def _pace(self) -> dict[str, Any]:
+        """Switches of `adaptive`, and what the receiver gets while it is offline."""
+        chance = self._paces
+        if not self._adapts or chance.random() < 0.2:
+            return {}
+        return {
+            "adaptive": {name: chance.random() < 0.5 for name in ADAPTIVE},
+            "offline": {"after_s": 1, "ping": chance.random() < 0.8},
+            "retry": {"base_s": 0.3, "cap_s": 1.0, "max_age_s": 60},
+        }
+
     async def _ask_for_a_proof(self, js: JetStream, receiver: str) -> None:
         """Give the receiver a secret, which need not be that of its configuration, or ask for a handshake."""
         if self._proofs.random() < 0.5:
@@ -309,7 +340,7 @@ class Workload:
     def _good(self) -> dict[str, Any]:
         """A configuration with which everything settles within a reasonable time."""
         rate = self.chance.choice((None, {"limit": 20, "burst": 3}))
-        policy = self._policy() | {"retry": SOON, "paused": False, "rate": rate}
+        policy = self._policy() | {"retry": SOON, "paused": False, "rate": rate, "adaptive": None}
         return {name: value for name, value in policy.items() if value is not None}
 
 

@@ -54,7 +54,7 @@ from actors.machine.facts import (
 )
 from actors.machine.numbering import Frontier, Numbered
 from actors.machine.pace.pace import HeaderLimit, InFlightLimit, LoweredRate, Pace, ProbedRate
-from actors.machine.state import Alert, Counters, Handshake, OpenEvent, RecordedTransform, State
+from actors.machine.state import Alert, Counters, Handshake, OpenEvent, RecordedTransform, Returning, State
 from streams.journal.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from streams.journal.envelope import Flush, decode_flush, encode_fact, encode_flush
 from streams.journal.parked_receivers import ParkedPart
@@ -158,6 +158,17 @@ PACE_FACTS: tuple[AnyFact, ...] = (
     ),
 )  # fmt: skip
 
+OFFLINE_FACTS: tuple[AnyFact, ...] = (
+    AttemptFailed(
+        receiver=WHO, events=(), at=AT, attempt=1, status=503, latency_ms=9.5, bucket=BUCKET,
+        kind="offline_ping", error="HTTP 503", next_at=AT + 4, until=AT + 4,
+    ),
+    Delivered(
+        receiver=WHO, events=(), at=AT + 4, attempt=1, status=200, latency_ms=9.5, bucket=BUCKET,
+        kind="offline_ping", returns_at=AT + 5.5,
+    ),
+)  # fmt: skip
+
 FLUSH_1 = Flush(
     v=1, node="node-a", epoch=7, flush=12, floor=39, at=AT, unclean=Unclean(7, 40, AT), facts=FACTS_1
 )
@@ -172,6 +183,7 @@ ALERTS = replace(FLUSH_4, facts=LATER_FACTS)
 HANDSHAKES = replace(FLUSH_4, facts=HANDSHAKE_FACTS)
 TRANSFORMS = replace(FLUSH_4, facts=TRANSFORM_FACTS)
 PACES = replace(FLUSH_4, facts=PACE_FACTS)
+OFFLINE = replace(FLUSH_4, facts=OFFLINE_FACTS)
 HALVED = replace(FAILED, events=(EVENT, replace(EVENT, sequence=4, position=42, id="evt:4")), halved=True)
 FLUSH = replace(FLUSH_4, v=5, facts=(HALVED,))
 
@@ -237,6 +249,9 @@ WITH_TRANSFORM = Snapshot(
 )  # fmt: skip
 
 WITH_PACE = Snapshot(as_of=103, state=State(receiver=WHO, pace=PACE))
+WITH_RETURN = Snapshot(
+    as_of=104, state=State(receiver=WHO, returning=Returning(begins_at=AT + 5.5, successes=3))
+)
 
 CHECKPOINT = Checkpoint(
     journal_position=99,
@@ -324,6 +339,14 @@ def test_a_snapshot_with_a_pace() -> None:
     assert msgspec.json.decode(golden("snapshot-pace-v1.json"), type=Snapshot) == WITH_PACE
 
 
+def test_a_flush_with_offline_pings() -> None:
+    assert decode_flush(golden("offline-v4.json"), "golden") == OFFLINE
+
+
+def test_a_snapshot_with_a_return() -> None:
+    assert msgspec.json.decode(golden("snapshot-return-v1.json"), type=Snapshot) == WITH_RETURN
+
+
 def test_a_snapshot_with_alerts() -> None:
     assert msgspec.json.decode(golden("snapshot-alerts-v1.json"), type=Snapshot) == WITH_ALERTS
 
@@ -388,6 +411,8 @@ def written_flush(flush: Flush, *, groups: bool) -> bytes:
     ("transforms-v4.json", written_flush(TRANSFORMS, groups=False)),
     ("paces-v4.json", written_flush(PACES, groups=False)),
     ("snapshot-pace-v1.json", msgspec.json.encode(WITH_PACE)),
+    ("offline-v4.json", written_flush(OFFLINE, groups=False)),
+    ("snapshot-return-v1.json", msgspec.json.encode(WITH_RETURN)),
     ("flush-v5.json", written_flush(FLUSH, groups=True)),
     ("snapshot-transform-v1.json", msgspec.json.encode(WITH_TRANSFORM)),
     ("snapshot-handshake-v1.json", msgspec.json.encode(WITH_HANDSHAKE)),

@@ -5,6 +5,7 @@ from operator import attrgetter
 
 from actors.configuration.policy import Policy
 from actors.machine import commands as c
+from actors.machine.alerts.returning import is_offline, width_on_return
 from actors.machine.bucket import next_token_at, refill, take
 from actors.machine.decide import FAILURES_IN_A_ROW_MAX, transform_differs
 from actors.machine.event import Event
@@ -14,6 +15,7 @@ from actors.machine.scheduling import steps as s
 from actors.machine.scheduling.batches import assemble, post_of
 from actors.machine.scheduling.expiry import give_up_due, next_given_up, own_reason
 from actors.machine.scheduling.learnt_pace import pace_limits, paced_start_at
+from actors.machine.scheduling.offline_pings import pings_instead, step_while_offline
 from actors.machine.scheduling.rules import NEVER, Rule, hold
 from actors.machine.scheduling.unverified import OLDER_NODES_EVERY_S, step_while_unverified
 from actors.machine.scheduling.view import View
@@ -79,13 +81,21 @@ def next_step(state: State, policy: Policy | None, view: View, now: float) -> s.
 
 
 def concurrency_of(state: State, policy: Policy, now: float) -> int:
-    """The number of attempts that may be in flight; a relaxed receiver that failed is tried by one alone."""
+    """The number of attempts that may be in flight.
+
+    A relaxed receiver that failed is tried by one alone, and by few at first if it was offline.
+    """
     if policy.order == "strict" or state.failures_in_a_row >= FAILURES_IN_A_ROW_MAX:
         return 1
+    widest = policy.concurrency
+    if state.failing_since is not None and policy.offline.ping and is_offline(state, policy, now):
+        return 1
+    if state.returning is not None:
+        widest = width_on_return(state.returning, widest, now)
     if state.pace is None and not policy.adaptive.smart:
-        return policy.concurrency  # The most frequent case.
+        return widest  # The most frequent case.
     learnt = pace_limits(state, policy, now).in_flight
-    return policy.concurrency if learnt is None else min(policy.concurrency, learnt)
+    return widest if learnt is None else min(widest, learnt)
 
 
 def candidates(state: State, policy: Policy, view: View) -> Iterator[OpenEvent | None]:
@@ -156,10 +166,10 @@ def _step_for(
         held = None if only_this_event_waits else hold(state, policy, now)
         return _wait(now, min(ready_at, ends_at), held.rule if held else Rule.RETRYING, drops=drops)
     if not verified:
-        step = step_while_unverified(state, view, now)
-        if isinstance(step, s.WaitUntil):
-            return _wait(now, min(step.at, ends_at), step.rule, drops=view.has_unacked)
-        return step
+        return _in_time(step_while_unverified(state, view, now), now, ends_at, drops=view.has_unacked)
+    position = entry.position if entry else event.position if event else 0
+    if policy.offline.ping and pings_instead(state, policy, view, position, now):
+        return _in_time(step_while_offline(state, view, now), now, ends_at, drops=view.has_unacked)
     if event is None and not view.bounds.may_try_host:
         return _wait(now, ends_at, Rule.DOWN_HOST_UNREAD, drops=False)
     if policy.batch is not None:
@@ -211,6 +221,13 @@ def _give_up(
         return _BURIALS_FULL
     events = (as_numbered(entry),) if entry else next_given_up(state, policy, view, now, reason)
     return c.GiveUpEvents(events, reason)
+
+
+def _in_time(step: s.Step, now: float, ends_at: float, *, drops: bool) -> s.Step:
+    """The step in place of an attempt, which waits no longer than until its event is given up."""
+    return (
+        _wait(now, min(step.at, ends_at), step.rule, drops=drops) if isinstance(step, s.WaitUntil) else step
+    )
 
 
 def _no_later_than(step: s.Step, ends_at: float) -> s.Step:

@@ -54,6 +54,7 @@ class Rule(Enum):
     )
     RETRYING = "the event failed, and its next attempt is not due yet"
     IN_HANDSHAKE = "it has not proved itself, and a handshake is under way"
+    PINGING = "it is offline and gets pings in place of events, and one is under way"
     DOWN_HOST_UNREAD = "its host cannot be connected to, and the event waits for its turn only in the stream"
     FETCHING = "the event is open, its body is not in memory, and no handshake comes first"
     BATCH_IN_FLIGHT = "the event goes with others, and one of them is in flight"
@@ -65,6 +66,7 @@ class Rule(Enum):
     TOKEN = "no token is left"
     HANDSHAKE = "it has not proved itself, and nothing stands in the way of a handshake"
     DOWN_HOST = "its host cannot be connected to, and it is the turn of another receiver there"
+    OFFLINE_PING = "it is offline and gets pings in place of events, and nothing stands in the way of one"
     SLOW_START = "the next token takes long: the attempt is recorded before it is made"
     POSTING = "nothing stands in the way"
 

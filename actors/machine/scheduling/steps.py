@@ -10,6 +10,7 @@ from actors.machine.commands import (
     RefuseEvent,
     StartAttempt,
     StartHandshake,
+    StartPing,
     UnparkReceiver,
 )
 from actors.machine.event import Event
@@ -114,5 +115,6 @@ Step = (
     | WaitUntil
     | Rest
     | StartHandshake
+    | StartPing
     | RecordedStep
 )

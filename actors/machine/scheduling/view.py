@@ -28,6 +28,7 @@ class BoundsView(Protocol):
     - `posted_to_max`: no owner can have posted beyond this position.
     - `all_know_handshakes`: every node that may take over knows the facts about handshakes.
     - `all_know_transforms`: every node that may take over knows the facts about transforms.
+    - `all_know_offline_pings`: every node that may take over knows the outcomes of pings in place of events.
     - `policy_revision`: the revision of the configuration in memory.
     - `room`: number of further events that may be in flight, or settled and not confirmed.
     """
@@ -60,6 +61,9 @@ class BoundsView(Protocol):
     def all_know_transforms(self) -> bool: ...
 
     @property
+    def all_know_offline_pings(self) -> bool: ...
+
+    @property
     def policy_revision(self) -> int: ...
 
 
@@ -75,6 +79,7 @@ class FixedBounds(Struct, frozen=True):
     posted_to_max: int = 0
     all_know_handshakes: bool = True
     all_know_transforms: bool = True
+    all_know_offline_pings: bool = True
     policy_revision: int = 0
 
 
@@ -129,6 +134,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     - `granted_position`: that of the first event whose attempt is recorded and not made yet; 0 for none.
     - `policy_adopted`: the configuration in memory is the one that the facts name.
     - `handshake_under_way`: a handshake is recorded or being made.
+    - `offline_ping_under_way`: a ping in place of an event is recorded or being made.
     - `confirming`: the leader is being asked whether the receiver exists.
     - `invalid`: it has a configuration, but never had a valid one.
     - `absent_up_to`: when the event at this position had arrived, the receiver did not exist.
@@ -152,6 +158,7 @@ class View(Struct, frozen=True, gc=False, kw_only=True):
     granted_position: int = 0
     policy_adopted: bool = True
     handshake_under_way: bool = False
+    offline_ping_under_way: bool = False
     confirming: bool = False
     invalid: bool = False
     absent_up_to: int = 0

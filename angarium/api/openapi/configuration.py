@@ -73,6 +73,7 @@ DESCRIPTIONS = {
     "Retry.max_attempts": "Attempts at an event; 0: as many as fit into max_age_s, without throttled ones.",
     "Retry.rejected_attempts": "Attempts at an event that the receiver rejects.",
     "Offline.after_s": "Time without a success after which the receiver is offline.",
+    "Offline.ping": "While it is offline, it gets pings in place of events; the first 2xx ends that.",
     "Offline.disable_after_s": "Time without a success after which the receiver is disabled.",
     "AlertSettings.failing_after_s": "Time without a success after which it is failing.",
     "AlertSettings.behind_percent": "The part of backlog_max from which on it is behind.",

@@ -122,7 +122,11 @@ def _value(name: str, value: Any) -> str:
             event = " ".join(filter(None, (f"#{number}", value.get("type"))))
             return f"{output.visible(event)}, {output.visible(event_id)}, {age_text(age_s)} old"
         case "last_attempt", {"at": at, "sequence": number, "attempt": attempt, "latency_ms": took_ms}:
-            event = f"#{number}, attempt {attempt}" if number is not None else str(value.get("kind"))
+            event = (
+                f"#{number}, attempt {attempt}"
+                if number is not None
+                else str(value.get("kind")).replace("_", " ")
+            )
             outcome = output.visible(str(value["error"] or value["status"]))
             return f"{event}: {outcome} after {took_ms:g} ms, {at}"
         case "transform", {"revision": revision, "open_otherwise": count}:

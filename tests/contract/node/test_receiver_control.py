@@ -213,7 +213,7 @@ async def test_a_node_knows_of_an_older_one_that_no_newer_fact_may_be_recorded(
         await until(lambda: len(node.owned) == SHARDS)
         hosts = [each.host for each in node.owned.values()]
         assert all(each.all_know_handshakes() and each.all_know_transforms() for each in hosts)
-        assert all(each.all_know_paces() for each in hosts)
+        assert all(each.all_know_paces() and each.all_know_offline_pings() for each in hosts)
         older = Member(
             node="older", started_at=0.0, version="0", heartbeat=1, ttl_s=60.0, facts=FactKinds.ALERTS
         )
@@ -221,4 +221,4 @@ async def test_a_node_knows_of_an_older_one_that_no_newer_fact_may_be_recorded(
         await until(lambda: "older" in node.context.members.live)
         assert node.owned
         assert not any(each.all_know_handshakes() or each.all_know_transforms() for each in hosts)
-        assert not any(each.all_know_paces() for each in hosts)
+        assert not any(each.all_know_paces() or each.all_know_offline_pings() for each in hosts)

@@ -52,7 +52,8 @@ async def test_unhealthy_receivers_are_named_the_worst_first(js: JetStream, name
     await put(js, names, waits("acme.paused", NOW - HOUR), b'{"url":"https://x.example/","paused":true}')
     await put(js, names, waits("acme.throttled", NOW - 60, throttled_until=NOW + HOUR))
     await put(js, names, waits("acme.failing", NOW - 60, failing_since=NOW - 120))
-    await put(js, names, waits("acme.offline", NOW - 60, failing_since=NOW - HOUR))
+    pinged = b'{"url":"https://x.example/","offline":{"ping":true}}'
+    await put(js, names, waits("acme.offline", NOW - 60, failing_since=NOW - HOUR), pinged)
     await put(js, names, disabled("acme.gone", NOW))
     raw = b'{"url":"https://x.example/","handshake":"cloudevents"}'
     unproven = Handshake(key=handshake_key(parse(raw, strict=False)[0]), failures=3, failing_since=NOW - 120)
@@ -70,7 +71,7 @@ async def test_unhealthy_receivers_are_named_the_worst_first(js: JetStream, name
     assert [each.text for each in findings[1:]] == [
         "acme.gone has been disabled for 2h (it answered 410); 1 event waits, the oldest for 1h",
         "acme.unproven has not proved itself for 2m; 1 event waits, the oldest for 1m",
-        "acme.offline has been offline for 1h; 1 event waits, the oldest for 1m",
+        "acme.offline has been offline for 1h, and gets pings; 1 event waits, the oldest for 1m",
         "acme.failing has been failing for 2m; 1 event waits, the oldest for 1m",
         "acme.throttled is throttled for 59m more; 1 event waits, the oldest for 1m",
         "acme.behind is far behind; 1 event waits, the oldest for 3h",

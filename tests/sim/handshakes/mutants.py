@@ -18,7 +18,7 @@ from actors.machine.scheduling import next_step
 from actors.machine.state import State
 from actors.ports import Attempt
 from actors.runtime import live_state
-from actors.runtime.handshakes import handshaking
+from actors.runtime.eventless import handshaking
 from tests.sim.handshakes import answers, scenarios
 from tests.sim.mutants.mutant import Mutant
 

@@ -64,6 +64,7 @@ from tests.sim.mutants.placement import PLACEMENT_MUTANTS
 from tests.sim.mutants.storage import STORAGE_MUTANTS
 from tests.sim.mutants.tails import TAIL_MUTANTS
 from tests.sim.mutants.unknown_receivers import UNKNOWN_MUTANTS
+from tests.sim.offline.mutants import OFFLINE_MUTANTS
 from tests.sim.outages.mutants import OUTAGE_MUTANTS
 from tests.sim.paces.mutants import PACE_MUTANTS
 from tests.sim.resending.mutants import RESENDING_MUTANTS
@@ -493,6 +494,6 @@ ALL += [
     *BACKLOG_MUTANTS, *COPY_MUTANTS, *PLACEMENT_MUTANTS, *CONSUMER_MUTANTS, *FLOODING_MUTANTS,
     *BATCH_MUTANTS, *RESENDING_MUTANTS, *LEADER_MUTANTS, *STORAGE_MUTANTS, *UNKNOWN_MUTANTS, *TAIL_MUTANTS,
     *ALERT_MUTANTS, *HANDSHAKE_MUTANTS, *SELECTION_MUTANTS, *TRANSFORM_MUTANTS, *TIMED_MUTANTS,
-    *OUTAGE_MUTANTS, *PACE_MUTANTS,
+    *OUTAGE_MUTANTS, *PACE_MUTANTS, *OFFLINE_MUTANTS,
 ]  # fmt: skip
 BY_NAME = {mutant.name: mutant for mutant in ALL}

@@ -7,6 +7,7 @@ out (`tests.sim.mutants.catalogue` says which).
 from tests.sim.alerts import scenarios as alerts
 from tests.sim.batches import scenarios as batches
 from tests.sim.handshakes import scenarios as handshakes
+from tests.sim.offline import scenarios as offline
 from tests.sim.outages import scenarios as outages
 from tests.sim.paces import scenarios as paces
 from tests.sim.resending import scenarios as resending
@@ -111,7 +112,7 @@ ALL = (
     width.one_event_fails_for_long, width.all_events_fail_for_long, width.receiver_is_down,
     abort_and_disable.events_are_aborted, abort_and_disable.receiver_errs_and_asks_for_nothing_more,
     abort_and_disable.receiver_takes_an_event_and_asks_for_nothing_more, *resending.ALL, *alerts.ALL,
-    *batches.ALL, *handshakes.ALL, *outages.ALL, *selection.ALL, *transforms.ALL,
+    *batches.ALL, *handshakes.ALL, *offline.ALL, *outages.ALL, *selection.ALL, *transforms.ALL,
     timed.owner_dies_before_it_has_stored_the_entry, timed.owner_dies_when_the_entry_is_stored,
     timed.owner_dies_before_the_event_is_due, timed.owner_dies_between_the_stub_and_the_copy,
     timed.due_event_arrives_after_the_next_owners, timed.entry_arrives_after_the_event_was_routed,

@@ -79,9 +79,10 @@ EVENTS = st.lists(
 SHARED = {
     "receiver": st.just("a.b"), "events": EVENTS, "position": SMALL, "first": SMALL, "last": SMALL,
     "next_sequence": SMALL, "above": SMALL, "size": st.integers(1, 4), "window": st.integers(1, 4),
-    "at": st.floats(0, 9), "kind": st.sampled_from(["event", "ping"]), "discarded": SMALL,
+    "at": st.floats(0, 9), "kind": st.sampled_from(["event", "ping", f.OFFLINE_PING]), "discarded": SMALL,
     "bucket": st.none() | st.builds(Bucket, st.floats(0, 9), st.floats(0, 9), SMALL),
     "limit": st.none() | st.builds(RateLimit, st.floats(0.1, 9), st.integers(1, 9)),
+    "returns_at": st.just(0.0) | st.floats(0, 9),
     "attempt": SMALL, "next_at": st.floats(0, 9), "until": st.floats(0, 9), "rejected": st.booleans(),
     "gone": st.booleans(), "ours": st.booleans(), "failing_since": st.none() | st.floats(0, 9),
     "halved": st.booleans(),

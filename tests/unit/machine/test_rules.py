@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from actors.configuration.policy import Adaptive, BatchLimits, Policy, Rate, Retry
+from actors.configuration.policy import Adaptive, BatchLimits, Offline, Policy, Rate, Retry
 from actors.configuration.transform import Transform
 from actors.machine import commands as c
 from actors.machine import facts as f
@@ -24,7 +24,7 @@ from actors.machine.scheduling.next_step import next_step
 from actors.machine.scheduling.rules import Rule
 from actors.machine.scheduling.view import FixedBounds, UnreadCursor, View
 from actors.machine.scheduling.without_policy import step_without_policy
-from actors.machine.state import BURIALS_MAX, Handshake, OpenEvent, State
+from actors.machine.state import BURIALS_MAX, Handshake, OpenEvent, Returning, State
 from actors.status import held_back
 from tests.unit.worlds.values import NOW, URL
 
@@ -95,6 +95,14 @@ class CandidateEvent(Struct, frozen=True):
     def unproven(self) -> bool:
         known = self.case.state.handshake
         return self.policy.handshake == "hmac" and not (known is not None and known.verified)
+
+    @property
+    def pings(self) -> bool:
+        """A ping takes the place of its attempt, unless that is recorded already."""
+        view, position = self.case.view, self.entry.position if self.entry else self.position
+        granted = bool(position) and view.granted_position == position
+        known = view.bounds.all_know_offline_pings
+        return is_offline(self.case.state, self.policy) and known and not (granted or self.unproven)
 
     @property
     def asks_later(self) -> bool:
@@ -171,7 +179,7 @@ class CandidateEvent(Struct, frozen=True):
         return (
             limit is not None
             and view.bucket is not None
-            and (self.unproven or view.granted_position != self.position)
+            and (self.unproven or self.pings or view.granted_position != self.position)
         )
 
     @property
@@ -196,6 +204,11 @@ class CandidateEvent(Struct, frozen=True):
 
 def adopts(state: State, policy: Policy, view: View) -> bool:
     return not view.policy_adopted or state.frontier.size != policy.dedup_window
+
+
+def is_offline(state: State, policy: Policy) -> bool:
+    """True for a receiver that is offline, and gets pings."""
+    return policy.offline.ping and state.failing_since is not None and state.failing_since <= NOW - 300
 
 
 def needs_newer_nodes(state: State, policy: Policy, view: View) -> bool:
@@ -244,7 +257,7 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
     Rule.GIVING_UP: (lambda turn: turn.over and turn.room, (c.GiveUpEvents, s.ReadBacklog)),
     Rule.READING: (
         lambda turn: turn.unread and turn.case.view.bounds.may_try_host
-        and not (turn.over or turn.held or turn.lingers),
+        and not (turn.over or turn.held or turn.lingers or turn.pings),
         s.ReadBacklog,
     ),
     Rule.UNCONFIRMED: (lambda turn: turn.case.view.barrier_unconfirmed, ()),
@@ -260,25 +273,30 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
     Rule.BACKING_OFF: (lambda turn: turn.backs_off, ()),
     Rule.RETRYING: (lambda turn: turn.entry is not None and turn.entry.next_at > NOW, ()),
     Rule.IN_HANDSHAKE: (lambda turn: turn.unproven and turn.case.view.handshake_under_way, ()),
+    Rule.PINGING: (lambda turn: turn.pings and turn.case.view.offline_ping_under_way, ()),
     Rule.DOWN_HOST_UNREAD: (
-        lambda turn: turn.event is None and not turn.unproven and not turn.case.view.bounds.may_try_host, (),
+        lambda turn: turn.event is None and not (turn.unproven or turn.pings)
+        and not turn.case.view.bounds.may_try_host,
+        (),
     ),
     Rule.FETCHING: (
-        lambda turn: turn.entry is not None and not turn.unproven and any(
+        lambda turn: turn.entry is not None and not (turn.unproven or turn.pings) and any(
             each.position not in turn.case.view.open_in_memory for each in turn.needed
         ),
         s.ReadOpenEvents,
     ),
     Rule.BATCH_IN_FLIGHT: (
-        lambda turn: turn.entry is not None and not turn.together and not turn.unproven, (),
+        lambda turn: turn.entry is not None and not (turn.together or turn.unproven or turn.pings), (),
     ),
-    Rule.LINGERING: (lambda turn: turn.lingers and not turn.unproven, ()),
+    Rule.LINGERING: (lambda turn: turn.lingers and not (turn.unproven or turn.pings), ()),
     Rule.UNREADY: (
-        lambda turn: not turn.case.view.bounds.may_start or (turn.too_large and not turn.unproven), (),
+        lambda turn: not turn.case.view.bounds.may_start
+        or (turn.too_large and not (turn.unproven or turn.pings)),
+        (),
     ),
     Rule.OUTAGE: (lambda turn: not turn.case.view.bounds.may_reach, ()),
     Rule.OLDER_NODES: (lambda turn: turn.unproven and not turn.case.view.bounds.all_know_handshakes, ()),
-    Rule.PACE: (lambda turn: not turn.unproven and turn.paced, ()),
+    Rule.PACE: (lambda turn: not (turn.unproven or turn.pings) and turn.paced, ()),
     Rule.TOKEN: (
         lambda turn: turn.needs_token and turn.case.view.bucket is not None
         and turn.case.view.bucket.tokens < 1,
@@ -291,6 +309,7 @@ OF_EVENT: dict[Rule, tuple[Callable[[CandidateEvent], bool], Steps]] = {
         ),
         (),
     ),
+    Rule.OFFLINE_PING: (lambda turn: turn.pings, c.StartPing),
     Rule.SLOW_START: (lambda turn: turn.needs_token and turn.slow, c.StartAttempt),
     Rule.POSTING: (lambda turn: True, (s.Post, s.PostBatch)),
 }  # fmt: skip
@@ -301,8 +320,13 @@ ACTS = {rule: acts for table in (OF_RECEIVER, OF_EVENT) for rule, (_, acts) in t
 
 
 def width(state: State, policy: Policy) -> int:
-    down = state.consecutive_failures >= FAILURES_IN_A_ROW_MAX
-    return 1 if policy.order == "strict" or down else policy.concurrency
+    down = state.consecutive_failures >= FAILURES_IN_A_ROW_MAX or is_offline(state, policy)
+    if policy.order == "strict" or down:
+        return 1
+    returning, most = state.returning, policy.concurrency
+    if returning is None or returning.begins_at <= NOW - 60:
+        return most
+    return min(most, {0: 1, 1: 2, 2: 2, 3: 4}[returning.successes])
 
 
 def turns(case: Case, policy: Policy) -> Iterator[CandidateEvent]:
@@ -352,6 +376,15 @@ def first(turn: CandidateEvent, *, besides: Rule | None = None) -> Rule:
     return next(rule for rule in rules if OF_EVENT[rule][0](turn))
 
 
+def drawn_bounds(random: Random) -> FixedBounds:
+    """Draw the bounds, each of which mostly allows everything."""
+    names = (
+        "may_start", "may_reach", "may_try_host", "all_know_handshakes", "all_know_transforms",
+        "all_know_offline_pings",
+    )  # fmt: skip
+    return FixedBounds(room=random.choice((1, 256)), **{name: random.random() >= 0.15 for name in names})
+
+
 def drawn(random: Random) -> Case:
     """Draw a receiver; what may hold one back is absent most of the time, so that each rule has a turn."""
 
@@ -372,11 +405,10 @@ def drawn(random: Random) -> Case:
         url=URL, order=order, concurrency=3, paused=some(0.1), retry=Retry(max_age_s=AGE_S), backlog_max=1000,
         rates=(Rate(limit=2, burst=2),) if limit else (), handshake="hmac" if some(0.3) else "none",
         batch=random.choice(BATCHES), transform=DROP if some(0.3) else None,
-        adaptive=Adaptive(headers=some(0.7)),
+        adaptive=Adaptive(headers=some(0.7)), offline=Offline(ping=some(0.5)),
     )  # fmt: skip
-    known = Handshake(key=handshake_key(policy), next_at=NOW + 9) if some(0.5) else None
-    if known is not None and some(0.5):
-        known = Handshake(key=known.key, verified=True)
+    tried, key = some(0.5), handshake_key(policy)
+    known = Handshake(key=key, next_at=0.0 if (ok := some(0.5)) else NOW + 9, verified=ok) if tried else None
     grouped = some(0.5)
     positions = sorted(random.sample(range(1, 9), random.choice((0, 0, 1, 1, 3))))
     opened = [event(position) for position in positions]
@@ -400,6 +432,9 @@ def drawn(random: Random) -> Case:
         throttled_until=NOW + 9 if some(0.1) else 0.0, backoff_until=NOW + 9 if some(0.1) else 0.0,
         consecutive_failures=9 if some() else 0, disabled="gone" if some(0.05) else "", paused=policy.paused,
         handshake=known, pace=PACE if some(0.4) else None, parked=some(0.4),
+        failing_since=NOW - 500 if some(0.3) else None,
+        returning=Returning(begins_at=NOW - random.choice((1, 99)), successes=random.randrange(4))
+        if some() else None,
         waiting_since=NOW - age(positions[0] if positions else 50) if some(0.7) else None,
     )  # fmt: skip
     cursor = UnreadCursor(
@@ -412,10 +447,8 @@ def drawn(random: Random) -> Case:
             each.position: each for each in opened if some(0.6) and each.position not in in_flight
         },
         barrier_unconfirmed=some(), burying=some(0.7), handshake_under_way=some(),
-        bounds=FixedBounds(
-            may_start=not some(), may_reach=not some(), may_try_host=not some(), room=random.choice((1, 256)),
-            all_know_handshakes=not some(), all_know_transforms=not some(),
-        ),
+        offline_ping_under_way=some(),
+        bounds=drawn_bounds(random),
         granted_position=random.choice((0, 0, *positions, head.position if head else 0)),
         paced_at=NOW - random.choice((1, 3)),
         policy_adopted=not some(0.05), confirming=some(0.5), removal_revision=1 if some(0.05) else 0,
@@ -452,10 +485,12 @@ def test_no_phase_says_otherwise() -> None:
         case = drawn(random)
         step, phase = case.step, held_back(case.state, case.policy, NOW)
         if isinstance(step, s.Rest | s.WaitUntil | s.Park) and step.rule in HELD:
-            assert phase == step.rule.name.lower()
+            assert phase in (step.rule.name.lower(), "offline")
         if isinstance(step, s.Post | s.PostBatch | c.StartAttempt):
-            assert phase is None
+            assert phase in (None, "offline")
+        if isinstance(step, c.StartPing):
+            assert phase == "offline"
         if isinstance(step, c.StartHandshake):
             assert phase == "unverified"
         met.add(str(phase))
-    assert met == {"None", "misconfigured", *(rule.name.lower() for rule in HELD)}
+    assert met == {"None", "misconfigured", "offline", *(rule.name.lower() for rule in HELD)}

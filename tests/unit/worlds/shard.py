@@ -328,7 +328,7 @@ class ShardWorld:
         self.logged_alerts: list[AlertFact] = []
         self.settings = SettingsByTenant()
         self.all_know_alerts = self.all_know_handshakes = True
-        self.all_know_transforms = self.all_know_paces = True
+        self.all_know_transforms = self.all_know_paces = self.all_know_offline_pings = True
         self.totals = DeliveryTotals()
         self.journal = Journal(self)
         self.within_lease = True
@@ -372,10 +372,10 @@ class ShardWorld:
             refuse=self.refused.append, on_health_change=self.health_changes.append,
             on_alert=self.logged_alerts.append, alerts=self.alerts, alert_limits=self.settings.alert_limits,
             outage=self.own_outage, down_hosts=self.down_hosts,
-            may_record_alerts=lambda: self.all_know_alerts,
+            may_record_alerts=lambda: self.all_know_alerts, all_know_paces=lambda: self.all_know_paces,
             all_know_handshakes=lambda: self.all_know_handshakes,
             all_know_transforms=lambda: self.all_know_transforms,
-            all_know_paces=lambda: self.all_know_paces, node_holders=self.node_holders,
+            all_know_offline_pings=lambda: self.all_know_offline_pings, node_holders=self.node_holders,
         )  # fmt: skip
         self.host = Host(claim, ports, unacked_max=self.unacked_max)
         states = self.journal.folded

@@ -200,7 +200,7 @@ def unhealthy_receiver(
             last = state.last.at if state.last else now
             return UnhealthyReceiver(phase, state.disabled_at or state.failing_since or last, phase, snapshot)
         case "offline":
-            return UnhealthyReceiver(phase, state.failing_since or now, phase, snapshot)
+            return UnhealthyReceiver(phase, state.failing_since or now, phase, snapshot, policy)
         case "unverified" if unproven_since is not None and now - unproven_since > FAILING_AFTER_S:
             return UnhealthyReceiver(phase, unproven_since, phase, snapshot)
         case _ if failing_s > FAILING_AFTER_S and phase != "paused":
@@ -281,6 +281,8 @@ def _condition_text(receiver: UnhealthyReceiver, now: float) -> str:
             return f"has been disabled for {since} ({DISABLED_WHY.get(reason, reason)})"
         case "unverified":
             return f"has not proved itself for {since}"
+        case "offline" if receiver.policy is not None and receiver.policy.offline.ping:
+            return f"has been offline for {since}, and gets pings"
         case "offline" | "failing":
             return f"has been {receiver.condition} for {since}"
         case "throttled":

@@ -1,0 +1,1 @@
+"""Requests without an event, recorded before and after. Read `handshaking`, then `pinging`."""

@@ -1,0 +1,1 @@
+"""Receivers that are offline, in a simulated world."""

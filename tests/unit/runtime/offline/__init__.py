@@ -1,0 +1,1 @@
+"""Receivers that are offline: the pings that they get in place of events, and their return."""
