@@ -24,7 +24,17 @@ from angarium.operations.events.recorded_copies import RecordedCopies
 from angarium.operations.events.search import among_waiting
 from angarium.operations.failures import OperationError, operation
 from streams.nats.answers import StoredMessage
-from streams.nats.wire_names import EVENT_REGION
+from streams.nats.wire_names import (
+    CONTENT_TYPE,
+    EVENT_AGAIN,
+    EVENT_ID,
+    EVENT_PUBLISHED,
+    EVENT_REGION,
+    EVENT_SOURCE,
+    EVENT_TYPE,
+    TRACEPARENT,
+    TRACESTATE,
+)
 from streams.observation.receiver_snapshots import last_snapshot
 from streams.reading.messages import stored_event
 
@@ -32,6 +42,14 @@ NO_COPY = "the deliveries stream has no copy of this event for {} any more, or n
 UNRECORDED = "the body is not shown: its receiver may have had another transform then, since {}"
 NOT_ALL_RECORDED = "not all of its transforms are recorded"
 NOT_YET = "the body is not shown yet: its receiver was configured a moment ago; look again in a few seconds"
+SHOWN_HEADERS = frozenset(
+    each.lower()
+    for each in (
+        EVENT_ID, EVENT_TYPE, EVENT_PUBLISHED, EVENT_SOURCE, EVENT_AGAIN, EVENT_REGION, CONTENT_TYPE,
+        TRACEPARENT, TRACESTATE,
+    )
+)  # fmt: skip
+"""Headers that are shown. A producer may add others to an event for one receiver, which does not get them."""
 ADOPTED_WITHIN_S = 5.0
 """Time within which nodes adopt a configuration: only then is it known that no earlier one is adopted."""
 
@@ -126,9 +144,9 @@ def _revisions_since(recorded: RecordedCopies, since_ms: int, present: int) -> s
     if not recorded.are_all:
         return None
     later = {each.revision for each in recorded.changes if each.at >= since_ms}
-    if not later:
-        return {present}
     before = [each.revision for each in recorded.changes if each.at < since_ms]
+    if not later:  # The last one is the present one, unless the state was lost: both may have been in force.
+        return {present, *before[-1:]}
     if recorded.ledger.gaps or (recorded.ledger.kept_since and not before):
         return None
     return later | {before[-1] if before else 0}
@@ -148,4 +166,5 @@ def _shaped(message: StoredMessage, policy: Policy, transform: Transform | None)
 
 def _copy(message: StoredMessage, shown: bytes | HiddenBody) -> StoredCopy:
     body, why = (None, shown.why) if isinstance(shown, HiddenBody) else (shown, "")
-    return StoredCopy(message.position, message.stored_at, message.headers or {}, body, why)
+    headers = {name: value for name, value in message.headers.items() if name.lower() in SHOWN_HEADERS}
+    return StoredCopy(message.position, message.stored_at, headers, body, why)

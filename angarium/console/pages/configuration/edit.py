@@ -32,6 +32,7 @@ from angarium.console.sessions import ConsoleSession
 from angarium.operations.configurations.get import get_configuration
 from angarium.operations.configurations.proposal import PutResult
 from angarium.operations.configurations.put import NewConfiguration, put_configuration
+from angarium.operations.configurations.rotate import RotatedSecret
 from angarium.operations.control_requests.inspection import inspect_receiver
 from angarium.operations.failures import NotDone
 from angarium.quantities import count_text
@@ -102,7 +103,14 @@ async def take_configuration_form(
         return _form_page(request, session, asked, [*(outcome.problems or (outcome.text,))], again)
     if overtaken or not stores:
         return await _preview(request, console, session, asked, outcome, again)
-    session.notice(_stored_text(outcome))
+    changes = count_text(len(outcome.changes), "change")
+    if outcome.secret is not None:
+        made = RotatedSecret(
+            receiver=outcome.receiver, revision=outcome.revision, secret=outcome.secret,
+            secrets=outcome.secrets, public_keys=outcome.public_keys, until=None,
+        )  # fmt: skip
+        return page(request, "new_secret.html", session, tenant=tenant, name=name, done=made)
+    session.notice(f"Stored as revision {outcome.revision}: {changes}.")
     return redirect(f"/console/receivers/{tenant}/{name}")
 
 
@@ -162,9 +170,3 @@ def _form_page(
         fields=list(shown_fields(asked.form)), rest=asked.form.texts[REST], problems=by_field(problems),
         again=again,
     )  # fmt: skip
-
-
-def _stored_text(result: PutResult) -> str:
-    """Say what was stored; a secret that was made is shown this once."""
-    secret = f" Its new signing secret, shown this once: {result.secret}" if result.secret else ""
-    return f"Stored as revision {result.revision}: {count_text(len(result.changes), 'change')}.{secret}"

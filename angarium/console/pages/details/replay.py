@@ -5,6 +5,7 @@ another number is found when it is confirmed, nothing is sent, and the new numbe
 """
 
 import re
+import secrets
 import time
 from typing import Annotated
 
@@ -61,11 +62,12 @@ class AskedReplay(Struct, frozen=True):
 
 
 class CountedReplay(Struct, frozen=True):
-    """A replay with the events that it would send."""
+    """A replay with the events that it would send; the same `key` begins it only once."""
 
     asked: AskedReplay
     form: ReplayForm
     found: Preview
+    key: str
 
     @property
     def confirmed_facts(self) -> str:
@@ -146,7 +148,8 @@ async def do_replay(
             429, "rate", f"{UNFINISHED_MAX} replays of the tenant are unfinished; wait for one, or stop it"
         )
     with console.api.control_limits.admit(tenant):
-        begun = result_of(await begin_replay(access, receiver, asked.wanted, asked.per_second))
+        key = field(form, "key")
+        begun = result_of(await begin_replay(access, receiver, asked.wanted, asked.per_second, key))
     if not begun.mine:
         session.notice("Another replay of this receiver is unfinished: this is its progress.")
     console.api.jobs.wake()
@@ -176,4 +179,4 @@ async def _counted(console: ConsoleState, tenant: str, receiver: str, asked: Ask
         since=instant_text(wanted.since), until=instant_text(wanted.until or 0.0),
         types=" ".join(wanted.types), rate=f"{asked.per_second:.12g}/second",
     )  # fmt: skip
-    return CountedReplay(asked, form, found)
+    return CountedReplay(asked, form, found, secrets.token_hex(16))

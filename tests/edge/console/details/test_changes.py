@@ -132,6 +132,20 @@ async def test_past_events_are_counted_and_sent_again_by_a_job(
         await other.post(f"{job}/stop", {}, 404)
 
 
+async def test_a_preview_that_is_confirmed_twice_sends_its_events_once(
+    owned: Api, sink: Sink, browser: Browser
+) -> None:
+    """A second click, or a reload after the job has ended, leads to the same job."""
+    fields = await counted(browser, "3 events")
+    job = (await browser.post(REPLAY, fields)).headers["location"]
+    await browser.until(job, '<span class="tag good">done</span>')
+    again = await browser.post(REPLAY, fields)
+    assert again.headers["location"] == job
+    assert await owned.sent_again() == ["order-0", "order-1", "order-2"]
+    other = await browser.post(REPLAY, await counted(browser, "3 events"))
+    assert other.headers["location"] != job
+
+
 async def test_a_replay_sends_no_more_than_was_shown(
     owned: Api, sink: Sink, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +169,7 @@ async def test_a_job_is_stopped_on_its_page(owned: Api, browser: Browser) -> Non
     answer = await browser.post(REPLAY, fields | {"rate": "1/hour"})
     job = answer.headers["location"]
     assert "Stop it" in await browser.get(job)
-    again = await browser.post(REPLAY, fields)
+    again = await browser.post(REPLAY, fields | {"key": "of another preview"})
     assert again.headers["location"] == job
     assert "Another replay of this receiver is unfinished" in await browser.get(job)
     await browser.post(f"{job}/stop", {})

@@ -53,6 +53,17 @@ async def test_an_event_that_waits_and_one_that_was_delivered_show_headers_and_b
         await browser.until("/console/events/acme/e2", f'href="{address("e2")}"')
 
 
+async def test_a_header_that_no_receiver_gets_is_not_shown(watched: Api, sink: Sink) -> None:
+    """A producer may add headers to an event for one receiver: only the stream has them."""
+    await watched.receiver("acme.billing", url=sink.url("acme.billing"))
+    await send(watched, "e1", b"{}", **{"x-customer": "hunter2", "content-type": "text/plain"})
+    await until(lambda: bool(sink.arrivals["acme.billing"]))
+    assert "hunter2" not in sink.latest["acme.billing"].headers.values()
+    async with signed_in(watched, "acme", ["read"]) as browser:
+        page = await shown(browser, "e1", "<td>text/plain</td>")
+        assert "hunter2" not in page
+
+
 async def test_a_hostile_body_is_a_text_and_is_saved_as_it_is(watched: Api) -> None:
     await watched.receiver("acme.billing", paused=True)
     await send(watched, "e1", HOSTILE, **{"x-evil": "<script>alert(2)</script>"})

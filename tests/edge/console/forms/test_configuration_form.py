@@ -94,6 +94,19 @@ async def test_secrets_and_values_of_headers_are_masked_and_kept(api: Api, brows
     assert (await api.in_bucket())["headers"] == {"x-team": "hunter3", "x-new": "hunter4"}
 
 
+async def test_a_secret_that_storing_made_is_on_that_answer_and_on_no_other_page(
+    api: Api, browser: Browser
+) -> None:
+    """A form that was sent by hand may be about a receiver that does not exist yet."""
+    fields = {"url": "https://example.com/", "revision": "0", "do": "store"}
+    answer = await browser.post("/console/receivers/acme/new/configuration", fields, 200)
+    (secret,) = (await api.in_bucket("acme.new"))["secrets"]
+    assert f">{secret}</pre>" in answer.text
+    assert answer.headers["cache-control"] == "no-store"
+    for path in ("/console/receivers/acme/new", "/console/"):
+        assert secret not in await browser.get(path)
+
+
 async def test_a_form_that_is_sent_as_it_was_changes_nothing(api: Api, browser: Browser) -> None:
     page = await preview(browser, {})
     assert "Nothing would change." in page
