@@ -11,6 +11,7 @@ from msgspec import Struct
 from actors.ids import tenant_of
 from actors.machine import facts as f
 from angarium.access import Access
+from streams.bounded_gather import in_turns
 from streams.journal_feed.recent_flushes import RecentFlush, RecentFlushes
 from streams.nats.jetstream import ALL_SUBJECTS
 
@@ -81,13 +82,13 @@ class JournalMinutes:
         found = await self._flushes.read_new()
         if self.since != before:
             self._minutes = {}  # A part was left out, or this is the first reading.
-        self._count(found)
+        await self._count(found)
         first = int(now // SECONDS_A_MINUTE) - SPAN_MINUTES + 1
         self._minutes = {each: counts for each, counts in self._minutes.items() if each >= first}
         return self._minutes
 
-    def _count(self, flushes: Iterable[RecentFlush]) -> None:
-        for flush in flushes:
+    async def _count(self, flushes: Iterable[RecentFlush]) -> None:
+        async for flush in in_turns(flushes):
             counts = self._minutes.setdefault(int(flush.stored_at // SECONDS_A_MINUTE), SettledMinute())
             for fact in flush.facts:
                 match fact:
