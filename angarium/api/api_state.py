@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 class ApiState:
     """The state of one process, created by `open_api_state`.
 
-    - `recently`: what happened to each receiver in the last seconds, read once for all requests.
+    - `recent_counts`: what happened to each receiver in the last seconds, read once for all requests.
     """
 
     def __init__(self, access: Access) -> None:
@@ -80,7 +80,9 @@ class ApiState:
         self.audit_limits = RequestLimits(AUDITS_MAX)
         self.search_limits = RequestLimits(EVENT_SEARCHES_MAX)
         self.recent_findings = RecentFindings(access)
-        self.recently = RecentCounts(RecentFlushes(access.js, access.names), kept_for_s=RECENT_COUNTS_EVERY_S)
+        self.recent_counts = RecentCounts(
+            RecentFlushes(access.js, access.names), kept_for_s=RECENT_COUNTS_EVERY_S
+        )
         self.no_ledger = RateLimitedLog(log, "api.no_ledger")
         self.tails = Tails(access, self.valid)
         self.redrive_turns = SpacedWork(REDRIVE_PAUSE_S)

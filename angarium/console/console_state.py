@@ -74,7 +74,7 @@ class ConsoleState:
 
     def _overview_reader(self, tenant: str) -> Callable[[], Awaitable[TopScreen]]:
         about = None if tenant == ALL_TENANTS else tenant
-        top = Top(self.access, about, WORST_MAX, self.api.recently)
+        top = Top(self.access, about, WORST_MAX, self.api.recent_counts)
 
         async def read() -> TopScreen:
             return result_of(await top.refresh())
@@ -92,7 +92,9 @@ class ConsoleState:
 
     def _rows_reader(self, names: tuple[str, ...]) -> Callable[[], Awaitable[dict[str, ListedReceiver]]]:
         async def read() -> dict[str, ListedReceiver]:
-            found = result_of(await overview(self.access, None, only=names, recently=self.api.recently))
+            found = result_of(
+                await overview(self.access, None, only=names, recent_counts=self.api.recent_counts)
+            )
             return {each.receiver: each for each in found.rows}
 
         return read

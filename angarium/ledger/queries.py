@@ -59,18 +59,18 @@ _TRANSFORMS = """
 SELECT at, detail FROM changes WHERE receiver = ? AND kind = 'transform_set'
 ORDER BY at, position, ordinal LIMIT ?
 """
-_TRIES_OF = """
+_ATTEMPTS_OF = """
 FROM blocks b CROSS JOIN attempts a
 WHERE b.until >= ?2 AND b.since <= ?3 AND a.block = b.block AND a.receiver = ?1 AND a.at BETWEEN ?2 AND ?3
     AND a.sequence = ?4
 """
-_TRIES = f"""
+_ATTEMPTS_SHOWN = f"""
 SELECT a.at, a.sequence, a.attempt, a.verdict, a.status, a.error, a.latency_us, a.next_at, a.answer, a.type
-{_TRIES_OF}"""
-_FIRST_TRIES = f"{_TRIES} ORDER BY a.at, a.position, a.ordinal LIMIT ?5"
-_LAST_TRIES = f"{_TRIES} ORDER BY a.at DESC, a.position DESC, a.ordinal DESC LIMIT ?5"
-_TRIES_COUNT = f"SELECT count(*) {_TRIES_OF}"
-TRIES_MAX = 50
+{_ATTEMPTS_OF}"""
+_FIRST_ATTEMPTS = f"{_ATTEMPTS_SHOWN} ORDER BY a.at, a.position, a.ordinal LIMIT ?5"
+_LAST_ATTEMPTS = f"{_ATTEMPTS_SHOWN} ORDER BY a.at DESC, a.position DESC, a.ordinal DESC LIMIT ?5"
+_ATTEMPTS_COUNT = f"SELECT count(*) {_ATTEMPTS_OF}"
+SHOWN_ATTEMPTS_MAX = 50
 """Number of attempts of a delivery that are shown from its beginning, and from its end."""
 _STARTS = """
 SELECT a.at FROM blocks b CROSS JOIN attempts a
@@ -254,10 +254,10 @@ class LedgerQueries:
         for *members, receiver, position in rows:
             name, sequence, event_id, again, stored_at, first_at, *rest = members
             ended_at, ending, reason, count, kind, published_at = rest
-            tries, total = list[Any](), 0
+            attempts, total = list[Any](), 0
             if first_at is not None:
                 end = schema.END_OF_TIME if ended_at is None else ended_at
-                tries, total = await self._tries(receiver, first_at, end, sequence)
+                attempts, total = await self._attempts_of(receiver, first_at, end, sequence)
             repeats: list[DroppedDuplicate] = []
             if again is None and len(found) < DUPLICATES_DELIVERIES_MAX:
                 later = [at for of, at in originals if of == name and at > position]
@@ -270,10 +270,10 @@ class LedgerQueries:
                 receiver=name, sequence=sequence, event=event_id, again=again, stored_at=stored_at,
                 published_at=stored_at if published_at is None else published_at,
                 ended_at=ended_at, ending=ending, reason=reason, count=count,
-                type=kind, attempts=tuple(_attempt(row, event_id) for row in tries), attempts_total=total,
+                type=kind, attempts=tuple(_attempt(row, event_id) for row in attempts), attempts_total=total,
                 repeats=tuple(repeats),
             ))  # fmt: skip
-            size += len(tries)
+            size += len(attempts)
             if size > attempts_max and len(found) > 1:
                 break
         return found
@@ -288,14 +288,14 @@ class LedgerQueries:
         rows = await self.rows(_TRANSFORMS, receiver, limit)
         return [(at, msgspec.json.decode(detail).get("revision", 0)) for at, detail in rows]
 
-    async def _tries(self, *delivery: int) -> tuple[list[Any], int]:
+    async def _attempts_of(self, *delivery: int) -> tuple[list[Any], int]:
         """The first and the last attempts of a delivery, in their order, and how many there are."""
-        tries = await self.rows(_FIRST_TRIES, *delivery, TRIES_MAX + 1)
-        if len(tries) <= TRIES_MAX:
-            return tries, len(tries)
-        ((total,),) = await self.rows(_TRIES_COUNT, *delivery)
-        last = await self.rows(_LAST_TRIES, *delivery, min(TRIES_MAX, total - TRIES_MAX))
-        return tries[:TRIES_MAX] + last[::-1], total
+        attempts = await self.rows(_FIRST_ATTEMPTS, *delivery, SHOWN_ATTEMPTS_MAX + 1)
+        if len(attempts) <= SHOWN_ATTEMPTS_MAX:
+            return attempts, len(attempts)
+        ((total,),) = await self.rows(_ATTEMPTS_COUNT, *delivery)
+        last = await self.rows(_LAST_ATTEMPTS, *delivery, min(SHOWN_ATTEMPTS_MAX, total - SHOWN_ATTEMPTS_MAX))
+        return attempts[:SHOWN_ATTEMPTS_MAX] + last[::-1], total
 
     async def _dropped_duplicates(self, receiver: int, event: str, since: int) -> list[DroppedDuplicate]:
         """The first messages that the receiver did not get, since it already had one with that id."""

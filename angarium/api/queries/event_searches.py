@@ -31,7 +31,7 @@ async def search_streams(
         async with asyncio.timeout(SEARCH_TIMEOUT_S):
             return await search_event(
                 api.access, event, tenant, recorded, bounds, why_unrecorded,
-                existing=api.names.of_tenant(tenant), recently=api.recently,
+                existing=api.names.of_tenant(tenant), recent_counts=api.recent_counts,
             )  # fmt: skip
     except TimeoutError:
         text = f"the search took longer than {SEARCH_TIMEOUT_S:g} s"

@@ -65,7 +65,7 @@ async def list_receivers(
     found: dict[str, ReceiverHealth] = {}
     if health:
         with api.control_limits.admit(tenant):
-            found = result_of(await get_health(api.access, list(page.receivers), api.recently))
+            found = result_of(await get_health(api.access, list(page.receivers), api.recent_counts))
     items = [
         ReceiverItem(
             receiver=receiver, name=receiver.partition(".")[2], revision=each.revision,

@@ -92,7 +92,7 @@ def _live(found: StateDocument | NotDone) -> tuple[StateDocument | None, str]:
 
 
 async def _health(console: ConsoleState, receiver: str) -> ReceiverHealth | None:
-    return result_of(await get_health(console.access, [receiver], console.api.recently)).get(receiver)
+    return result_of(await get_health(console.access, [receiver], console.api.recent_counts)).get(receiver)
 
 
 async def _records(

@@ -159,14 +159,14 @@ async def search_event(
     why_unrecorded: Callable[[float], str] = lambda _: "",
     *,
     existing: Sequence[str] | None = None,
-    recently: RecentCounts | None = None,
+    recent_counts: RecentCounts | None = None,
 ) -> EventSearch:
     """Search for an event, of one tenant if given.
 
     `why_unrecorded`: returns why the end of an event that was stored at that time may not be recorded, or an
     empty text.
 
-    `existing`: the receivers, if the caller knows them, and `recently` what it knows of the journal.
+    `existing`: the receivers, if the caller knows them, and `recent_counts` what it knows of the journal.
     For receivers whose deliveries are `recorded`, only copies are searched that were sent again, except those
     of replays and redrives that are recorded, too.
     """
@@ -188,7 +188,7 @@ async def search_event(
             message, cut = await among_waiting(access, receiver, known, event, wanted)
             if (
                 message is not None
-                and (delivery := await _delivery(access, receiver, message, recently)) is not None
+                and (delivery := await _delivery(access, receiver, message, recent_counts)) is not None
             ):
                 found.append(delivery)
             elif cut:
@@ -264,7 +264,7 @@ async def among_waiting(
 
 
 async def _delivery(
-    access: Access, receiver: str, message: StoredMessage, recently: RecentCounts | None
+    access: Access, receiver: str, message: StoredMessage, recent_counts: RecentCounts | None
 ) -> WaitingDelivery | None:
     """The place of an event among those that wait; None if it was settled since the receiver's snapshot."""
     subject = access.names.deliveries_to(receiver)
@@ -280,7 +280,7 @@ async def _delivery(
     place = waiting - len(later.messages) - later.pending
     if place < 1:
         return None
-    health = await get_health(access, [receiver], recently)
+    health = await get_health(access, [receiver], recent_counts)
     measured = None if isinstance(health, NotDone) else health.get(receiver)
     return WaitingDelivery(
         receiver=receiver, stored_at=stored_at, place=place, waiting=waiting, why=live["why"],

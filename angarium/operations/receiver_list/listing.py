@@ -121,13 +121,13 @@ async def overview(
     phases: Collection[str] = (),
     *,
     only: Collection[str] | None = None,
-    recently: RecentCounts | None = None,
+    recent_counts: RecentCounts | None = None,
 ) -> Overview:
     """All receivers, or a tenant's, or those in one of these phases, or `only` some, in alphabetical order.
 
     For `only` some, only their snapshots are read, and the progress of their shards.
     """
-    found = await find_receivers(access, tenant, phases, only=only, recently=recently)
+    found = await find_receivers(access, tenant, phases, only=only, recent_counts=recent_counts)
     rows = [listed(row) async for row in in_turns(found.rows)]
     return Overview(rows, found.notes, found.exist, found.age_s)
 
@@ -138,12 +138,12 @@ async def find_receivers(
     phases: Collection[str] = (),
     *,
     only: Collection[str] | None = None,
-    recently: RecentCounts | None = None,
+    recent_counts: RecentCounts | None = None,
 ) -> FoundReceivers:
     """Find out everything about the receivers; most of it is unknown if NATS cannot tell.
 
-    With a `recently` that is kept, each call reads only the new part of the journal. Raises InvalidName and
-    `Unavailable`.
+    With a `recent_counts` that is kept, each call reads only the new part of the journal. Raises InvalidName
+    and `Unavailable`.
     """
     if tenant is not None:
         check_tenant(tenant)
@@ -157,13 +157,13 @@ async def find_receivers(
         shards = await progress_by_shard(js, names, _shards_of(only, count))
         known = await _snapshots(js, names, tenant, only, count)
         rows = await _rows(found, known, shards, count)
-        recently = recently or RecentCounts(RecentFlushes(js, names))
-        await recently.read_on()
-        await _note_resumed(rows, shards, recently)
+        recent_counts = recent_counts or RecentCounts(RecentFlushes(js, names))
+        await recent_counts.read_on()
+        await _note_resumed(rows, shards, recent_counts)
         rows = [row async for row in in_turns(rows) if not phases or row.phase in phases]
-        await _forget_overtaken(rows, shards, recently)
-        await _count(js, names, rows, shards, recently)
-        await _measure(rows, recently, time.time())
+        await _forget_overtaken(rows, shards, recent_counts)
+        await _count(js, names, rows, shards, recent_counts)
+        await _measure(rows, recent_counts, time.time())
     except AngariumError as error:
         unknown = [ReceiverFindings(name, each.raw) for name, each in found.items()]
         return FoundReceivers(unknown, [f"phases and counts cannot be read: {error}"], bool(found))
@@ -179,12 +179,12 @@ def _shards_of(only: Collection[str] | None, count: int) -> Sequence[int]:
 
 
 async def get_health(
-    access: Access, receivers: Collection[str], recently: RecentCounts | None = None
+    access: Access, receivers: Collection[str], recent_counts: RecentCounts | None = None
 ) -> dict[str, ReceiverHealth] | NotDone:
     """The health of these receivers, as far as they exist."""
     if not receivers:
         return {}
-    found = await overview(access, None, only=receivers, recently=recently)
+    found = await overview(access, None, only=receivers, recent_counts=recent_counts)
     if isinstance(found, NotDone):
         return found
     return {row.receiver: msgspec.convert(msgspec.structs.asdict(row), ReceiverHealth) for row in found.rows}
@@ -230,21 +230,21 @@ def _without_snapshot(receiver: str, shards: int) -> ReceiverSnapshot:
 
 
 async def _note_resumed(
-    rows: list[ReceiverFindings], shards: Mapping[int, ShardProgress], recently: RecentCounts
+    rows: list[ReceiverFindings], shards: Mapping[int, ShardProgress], recent_counts: RecentCounts
 ) -> None:
     """Show receivers as active that were resumed since their snapshots, which have an older phase."""
     async for row in in_turns(rows):
         state = None if row.snapshot is None else row.snapshot.state
         if row.snapshot is None or state is None or row.policy is None or row.policy.paused:
             continue
-        resumed_at = recently.counts.get(row.name, Counts()).resumed_at
+        resumed_at = recent_counts.counts.get(row.name, Counts()).resumed_at
         ahead_since = shards[row.snapshot.shard].ahead_since
         if resumed_at and ahead_since is not None and resumed_at >= ahead_since:
             row.phase = "active" if state.open or state.parked else "idle"
 
 
 async def _forget_overtaken(
-    rows: list[ReceiverFindings], shards: Mapping[int, ShardProgress], recently: RecentCounts
+    rows: list[ReceiverFindings], shards: Mapping[int, ShardProgress], recent_counts: RecentCounts
 ) -> None:
     """Clear the number of waiting events if the journal is ahead of its snapshot."""
     overtaken = [
@@ -253,7 +253,7 @@ async def _forget_overtaken(
         if row.waiting is not None
         and row.snapshot is not None
         and (ahead_since := shards[row.snapshot.shard].ahead_since) is not None
-        and recently.last_at.get(row.name, 0.0) >= ahead_since
+        and recent_counts.last_at.get(row.name, 0.0) >= ahead_since
     ]
     for row in overtaken:
         row.waiting = None
@@ -266,17 +266,17 @@ async def _count(
     names: Names,
     rows: list[ReceiverFindings],
     shards: Mapping[int, ShardProgress],
-    recently: RecentCounts,
+    recent_counts: RecentCounts,
 ) -> None:
     """Count, in the stream, the waiting and the new events of receivers whose snapshots do not say it."""
     uncounted = [row async for row in in_turns(rows) if row.waiting is None and not row.is_unknown]
     left = iter([row for row in uncounted if row.snapshot is not None])
-    first = await js.first_since(names.deliveries, ALL_SUBJECTS, recently.since)
+    first = await js.first_since(names.deliveries, ALL_SUBJECTS, recent_counts.since)
 
     async def count() -> None:
         for row in left:
             assert row.snapshot is not None
-            counts = recently.counts.get(row.name, Counts())
+            counts = recent_counts.counts.get(row.name, Counts())
             in_order = row.policy is not None and row.policy.order == "strict"
             since = SettledSince(frozenset(counts.positions), counts.discarded_to, in_order)
             row.waiting = await count_waiting(js, names, row.snapshot, shards[row.snapshot.shard], since)
@@ -287,12 +287,12 @@ async def _count(
     await asyncio.gather(*(count() for _ in range(COUNTED_AT_ONCE)))
 
 
-async def _measure(rows: list[ReceiverFindings], recently: RecentCounts, now: float) -> None:
+async def _measure(rows: list[ReceiverFindings], recent_counts: RecentCounts, now: float) -> None:
     async for row in in_turns(rows):
         if row.waiting is not None and row.phase is not None:
             oldest_at = row.waiting.oldest_at
             row.throughput = throughput(
-                recently.counts.get(row.name, Counts()), recently.span_s, arrived=row.arrived,
+                recent_counts.counts.get(row.name, Counts()), recent_counts.span_s, arrived=row.arrived,
                 waiting=row.waiting.count, oldest_s=0.0 if oldest_at is None else now - oldest_at,
                 phase=row.phase, policy=row.policy,
                 learnt=learnt_limits(row.snapshot.state if row.snapshot else None, row.policy, now),

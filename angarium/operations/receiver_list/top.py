@@ -37,25 +37,27 @@ class TopScreen(Struct, frozen=True, kw_only=True):
 class Top:
     """The receivers of all tenants, or of one. Each refresh continues in the journal.
 
-    `recently`: what others read there, too.
+    `recent_counts`: what others read there, too.
     """
 
     def __init__(
-        self, access: Access, tenant: str | None, limit: int, recently: RecentCounts | None = None
+        self, access: Access, tenant: str | None, limit: int, recent_counts: RecentCounts | None = None
     ) -> None:
         self._access = access
         self._tenant = tenant
         self._limit = limit
-        self._recently = recently or RecentCounts(RecentFlushes(access.js, access.names))
+        self._recent_counts = recent_counts or RecentCounts(RecentFlushes(access.js, access.names))
 
     async def refresh(self) -> TopScreen | NotDone:
         """The current content of the screen."""
-        return await _refreshed(self._access, self._tenant, self._limit, self._recently)
+        return await _refreshed(self._access, self._tenant, self._limit, self._recent_counts)
 
 
 @operation
-async def _refreshed(access: Access, tenant: str | None, limit: int, recently: RecentCounts) -> TopScreen:
-    found = await find_receivers(access, tenant, recently=recently)
+async def _refreshed(
+    access: Access, tenant: str | None, limit: int, recent_counts: RecentCounts
+) -> TopScreen:
+    found = await find_receivers(access, tenant, recent_counts=recent_counts)
     notes = [*found.notes, *await unrouted_notes(access, tenant)]
     return await top_screen(found.rows, limit, notes, found.age_s)
 

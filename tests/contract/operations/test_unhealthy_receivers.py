@@ -210,15 +210,15 @@ LIMITED: list[tuple[Bottleneck, Phase, Counts, Rate | None]] = [
 async def test_the_remedy_of_a_receiver_that_is_behind_fits_what_limits_it(
     js: JetStream, names: Names, limited_by: Bottleneck, phase: Phase, counts: Counts, rate: Rate | None
 ) -> None:
-    recently = RecentCounts(RecentFlushes(js, names))
-    recently.counts["acme.slow"] = counts
+    recent_counts = RecentCounts(RecentFlushes(js, names))
+    recent_counts.counts["acme.slow"] = counts
     state = waits("acme.slow", NOW - HOUR)
     if limited_by == "pace":
         state = msgspec.structs.replace(state, pace=Pace(lowered=LoweredRate(0.1, 10.0, NOW)))
     snapshot = ReceiverSnapshot("acme.slow", 0, state)
     policy = Policy(url="https://x.example/", rates=(rate,) if rate else ())
     receiver = receivers.UnhealthyReceiver("behind", NOW - HOUR, phase, snapshot, policy)
-    remedy = receivers.remedy_for(receiver, BacklogCount(9, NOW - HOUR), recently, NOW)
+    remedy = receivers.remedy_for(receiver, BacklogCount(9, NOW - HOUR), recent_counts, NOW)
     assert ("rate" in remedy[0] + remedy[1]) == (limited_by == "rate")
     assert remedy == receivers.REMEDIES_BEHIND[limited_by]
 

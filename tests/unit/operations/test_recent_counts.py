@@ -38,35 +38,35 @@ def flushes() -> ScriptedFlushes:
 
 
 async def test_all_who_ask_share_one_reading(flushes: ScriptedFlushes) -> None:
-    recently = RecentCounts(flushes, kept_for_s=3600.0)
-    asking = [asyncio.create_task(recently.read_on()) for _ in range(5)]
+    recent_counts = RecentCounts(flushes, kept_for_s=3600.0)
+    asking = [asyncio.create_task(recent_counts.read_on()) for _ in range(5)]
     await until(lambda: flushes.readings == 1)
     flushes.go.set()
     await asyncio.gather(*asking)
-    await recently.read_on()
+    await recent_counts.read_on()
     assert flushes.readings == 1
-    assert recently.counts[RECEIVER].settled == 1
-    assert recently.last_at == {RECEIVER: 5.0}
-    assert recently.span_s == 10.0
+    assert recent_counts.counts[RECEIVER].settled == 1
+    assert recent_counts.last_at == {RECEIVER: 5.0}
+    assert recent_counts.span_s == 10.0
 
 
 async def test_old_figures_are_read_again(flushes: ScriptedFlushes) -> None:
     flushes.go.set()
-    recently = RecentCounts(flushes)
+    recent_counts = RecentCounts(flushes)
     for settled in (1, 2):
-        await recently.read_on()
-        assert recently.counts[RECEIVER].settled == settled
+        await recent_counts.read_on()
+        assert recent_counts.counts[RECEIVER].settled == settled
     assert flushes.readings == 2
 
 
 async def test_a_reading_that_was_given_up_counts_for_nothing(flushes: ScriptedFlushes) -> None:
     """One who gives up takes nothing from the others: they read the whole span once more."""
-    recently = RecentCounts(flushes, kept_for_s=3600.0)
-    first, second = (asyncio.create_task(recently.read_on()) for _ in range(2))
+    recent_counts = RecentCounts(flushes, kept_for_s=3600.0)
+    first, second = (asyncio.create_task(recent_counts.read_on()) for _ in range(2))
     await until(lambda: flushes.readings == 1)
     first.cancel()
     await until(lambda: flushes.readings == 2)
     flushes.go.set()
     await second
     assert flushes.begun_again == 1
-    assert recently.counts[RECEIVER].positions == {2}
+    assert recent_counts.counts[RECEIVER].positions == {2}

@@ -228,9 +228,9 @@ async def _worst(
 ) -> list[Finding]:
     """A line for each of the worst. A receiver that has caught up is removed from `found`."""
     now, lines = time.time(), list[Finding]()
-    recently = RecentCounts(RecentFlushes(js, installation.names))
+    recent_counts = RecentCounts(RecentFlushes(js, installation.names))
     if _in_condition(found, "behind"):
-        await recently.read_on()
+        await recent_counts.read_on()
     ranked = [sorted(_in_condition(found, each), key=lambda receiver: receiver.since) for each in WORST_FIRST]
     for receiver in islice(
         merge(*ranked, key=lambda receiver: WORST_FIRST.index(receiver.condition)), CHECKED_RECEIVERS_MAX
@@ -243,7 +243,7 @@ async def _worst(
             del found[name]
         else:
             text = f"{name} {_condition_text(receiver, now)}; {_waiting_text(waits, now)}"
-            remedy, command = remedy_for(receiver, waits, recently, now)
+            remedy, command = remedy_for(receiver, waits, recent_counts, now)
             line = warning("receivers", text, remedy, command.format(name))
             lines.append(replace(line, receiver=name, condition=receiver.condition))
         if len(lines) == RECEIVERS_SHOWN_MAX:
@@ -252,13 +252,14 @@ async def _worst(
 
 
 def remedy_for(
-    receiver: UnhealthyReceiver, waits: BacklogCount, recently: RecentCounts, now: float
+    receiver: UnhealthyReceiver, waits: BacklogCount, recent_counts: RecentCounts, now: float
 ) -> tuple[str, str]:
     """The remedy for a receiver; if it is far behind, for what limits it."""
     if receiver.condition != "behind":
         return _REMEDIES[receiver.condition]
     limited_by = bottleneck_of(
-        recently.counts.get(receiver.snapshot.receiver, Counts()), recently.span_s, waiting=waits.count,
+        recent_counts.counts.get(receiver.snapshot.receiver, Counts()), recent_counts.span_s,
+        waiting=waits.count,
         oldest_s=now - (waits.oldest_at or now), phase=receiver.phase, policy=receiver.policy,
         learnt=learnt_limits(receiver.snapshot.state, receiver.policy, now),
     )  # fmt: skip

@@ -86,7 +86,7 @@ async def test_a_delivery_with_many_attempts_has_the_first_and_the_last_ones(
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queries, "TRIES_MAX", 2)
+    monkeypatch.setattr(queries, "SHOWN_ATTEMPTS_MAX", 2)
     attempts = {7: 7, 8: 4, 9: 3}
     await journal.flush(opens())
     for sequence, count in attempts.items():

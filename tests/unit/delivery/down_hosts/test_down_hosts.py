@@ -4,15 +4,15 @@ import asyncio
 
 from actors.configuration.policy import Policy
 from angarium.delivery.connections.down_hosts import (
-    BEGINS_WITHIN_S,
+    BEGIN_WITHIN_S,
     FAILURES_COUNT_FOR_S,
     FAILURES_MIN,
     HOSTS_MAX,
-    LET_GO_AT_ONCE,
-    LET_GO_EVERY_S,
     PAUSE_MAX_S,
     PAUSE_MIN_S,
     TURN_MAX_S,
+    WAKE_EVERY_S,
+    WOKEN_AT_ONCE,
     DownHosts,
 )
 from angarium.delivery.http_exchange.target import parse_target
@@ -113,14 +113,14 @@ async def test_a_hundred_receivers_make_one_attempt_at_a_time() -> None:
 async def test_a_host_that_is_back_is_found_soon_and_all_go_on() -> None:
     receivers = Receivers()
     receivers.fail()
-    for number in range(3 * LET_GO_AT_ONCE):
+    for number in range(3 * WOKEN_AT_ONCE):
         receivers.wake(f"t{number % 10}.r{number}")
     await asyncio.sleep(200)
     receivers.is_up = True
     began = now()
-    while len(receivers.served) < 3 * LET_GO_AT_ONCE:  # noqa: ASYNC110  # In virtual time.
+    while len(receivers.served) < 3 * WOKEN_AT_ONCE:  # noqa: ASYNC110  # In virtual time.
         await asyncio.sleep(0.01)
-    assert now() - began < PAUSE_MAX_S + 4 * LET_GO_EVERY_S + 1
+    assert now() - began < PAUSE_MAX_S + 4 * WAKE_EVERY_S + 1
     assert (receivers.hosts.count, receivers.hosts.is_down(HERE)) == (0, False)
 
 
@@ -157,7 +157,7 @@ async def test_a_turn_that_is_not_used_lapses_and_comes_again() -> None:
     receivers.idle.add("asks.only")
     receivers.wake("a.r")
     assert receivers.tried == []
-    await asyncio.sleep(BEGINS_WITHIN_S + 0.1)
+    await asyncio.sleep(BEGIN_WITHIN_S + 0.1)
     assert [name for _, name in receivers.tried] == ["a.r"]
 
 

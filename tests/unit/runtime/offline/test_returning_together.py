@@ -100,7 +100,7 @@ async def peak_of(count: int) -> float:
 async def test_no_wave_is_above_the_sum_of_their_rates(
     count: int, let_go: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(down_hosts, "LET_GO_AT_ONCE", let_go)
+    monkeypatch.setattr(down_hosts, "WOKEN_AT_ONCE", let_go)
     assert await peak_of(count) <= 1.02
 
 
@@ -108,7 +108,7 @@ async def test_no_wave_is_above_the_sum_of_their_rates(
 async def test_without_the_rule_about_the_return_saved_tokens_make_a_wave(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(down_hosts, "LET_GO_AT_ONCE", 6)
+    monkeypatch.setattr(down_hosts, "WOKEN_AT_ONCE", 6)
     monkeypatch.setattr(decide, "return_at", lambda state, policy, at: at)
     monkeypatch.setattr(decide, "emptied", lambda bucket, since: bucket)
     assert await peak_of(1000) > 1.1
