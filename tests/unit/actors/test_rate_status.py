@@ -34,3 +34,4 @@ def test_a_margin_shows_in_the_limit_in_force() -> None:
     shown = bucket_state(state, policy(rates=(replace(FAST, margin=0.9),)), state.bucket, NOW)
     assert shown is not None
     assert (shown["limit"], shown["effective_limit"], shown["burst"]) == (10, 9.0, 9)
+    assert shown["margin"] == 0.9
