@@ -7,7 +7,7 @@ from angarium.console.rendering.labels import number
 from angarium.operations.control_requests.inspection import StateDocument
 
 LEARNT_WORDS = {"headers": "by its headers", "after_429": "after 429", "smart": "smart"}
-"""What set a learnt rate: the members of `adaptive`."""
+"""Words for the member of `adaptive` that set a learnt rate."""
 
 
 def configured_rates(live: StateDocument) -> str:

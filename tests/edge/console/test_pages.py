@@ -74,7 +74,7 @@ async def test_all_rates_of_a_receiver_are_shown(
 async def test_a_receiver_for_which_nothing_waits_is_shown_as_empty_at_once(
     owned: Api, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its snapshot is older than its live state, and may have events that are settled by now."""
+    """A snapshot is older than the live state, and may have events that are settled by now."""
     old = ReceiverHealth(
         phase="backing_off", waiting=5, oldest_at=None, failing_since=None, disabled=None, in_per_s=17.978,
         out_per_s=0.0, empty_in_s=None, limited_by="failure",
