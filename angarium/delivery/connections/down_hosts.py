@@ -93,6 +93,7 @@ class DownHosts:
     """The hosts with failures; belongs to the event loop that runs when it is made.
 
     - `has_own_path`: true for a receiver that is reached by another path (a proxy); it takes no part.
+    - `count`: number of hosts that are down. Each attempt asks for it several times, so nothing is called.
     """
 
     def __init__(self, *, has_own_path: Callable[[Policy], bool] = lambda policy: False) -> None:
@@ -101,11 +102,7 @@ class DownHosts:
         self._failing: dict[HostAndPort, _FailingHost] = {}
         self._down: dict[HostAndPort, _FailingHost] = {}
         self._wake: Callable[[str], None] = lambda receiver: None
-
-    @property
-    def count(self) -> int:
-        """Number of hosts that are down."""
-        return len(self._down)
+        self.count = 0
 
     def on_turn(self, wake: Callable[[str], None]) -> None:
         """Call `wake` with each receiver whose turn it is: it asks whether it may try before that returns."""
@@ -154,7 +151,9 @@ class DownHosts:
         key = target.host, target.port
         self._failing.pop(key, None)
         if key in self._down:
-            self._wake_all(self._down.pop(key))
+            host = self._down.pop(key)
+            self.count = len(self._down)
+            self._wake_all(host)
 
     def unreached(self, receiver: str, target: Target) -> None:
         """A connection to this host failed, and that is not due to this node."""
@@ -176,8 +175,10 @@ class DownHosts:
         (self._down if host.is_down else self._failing)[key] = host
         if len(self._failing) > HOSTS_MAX:
             del self._failing[next(iter(self._failing))]
-        if len(self._down) > HOSTS_MAX:
-            self._wake_all(self._down.pop(next(iter(self._down))))
+        forgotten = self._down.pop(next(iter(self._down))) if len(self._down) > HOSTS_MAX else None
+        self.count = len(self._down)
+        if forgotten is not None:
+            self._wake_all(forgotten)
 
     def ended(self, receiver: str, target: Target) -> None:
         """An attempt of this receiver ended in a way that says nothing about its host."""

@@ -10,7 +10,7 @@ from actors.ports import Attempt, BatchAttempt
 from streams.installation.topology import Names
 from streams.nats.answers import Refused, Stored
 from streams.nats.jetstream import JetStream
-from streams.nats.wire_names import EVENT_ID
+from streams.nats.wire_names import EVENT_ID, MESSAGE_ID
 from tests.support.installation import install
 
 ROOM = 192 << 10
@@ -61,10 +61,15 @@ async def install_with_little_room(js: JetStream, prefix: str, monkeypatch: pyte
 
 
 async def publish(js: JetStream, names: Names, receiver: str, id_: str) -> int:
-    """Publish until it is accepted, as a producer does who is refused; returns how often that was."""
+    """Publish until it is accepted, as a producer does who is refused; returns how often that was.
+
+    It has a message id: what was accepted, though no answer came in time, is not accepted again.
+    """
     refused = 0
     while True:
-        match await js.publish(names.publish_to(receiver), b"x" * 2000, {EVENT_ID: id_}):
+        match await js.publish(
+            names.publish_to(receiver), b"x" * 2000, {EVENT_ID: id_, MESSAGE_ID: f"{receiver}:{id_}"}
+        ):
             case Stored():
                 return refused
             case Refused(code=code):

@@ -62,11 +62,13 @@ class Browser:
         self.page = answer.text
         return self.page
 
-    async def until(self, path: str, text: str) -> str:
-        """The page, once it has this text."""
+    async def until(self, path: str, text: str, status: int = 200) -> str:
+        """The page, once it has this text and this status."""
 
         async def is_shown() -> bool:
-            return text in await self.get(path)
+            answer = await self.client.get(path)
+            self.page = answer.text
+            return text in self.page and answer.status_code == status
 
         await until_true(is_shown)
         return self.page

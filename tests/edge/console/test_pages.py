@@ -28,7 +28,12 @@ async def test_a_receiver_shows_its_phase_its_limit_its_last_answer_and_its_conf
     owned: Api, sink: Sink
 ) -> None:
     sink.manners["acme.billing"] = lambda _: Reply(status=503, body=b"maintenance")
-    await owned.receiver("acme.billing", url=sink.url("acme.billing"), rate={"limit": 3, "per": "minute"})
+    await owned.receiver(
+        "acme.billing",
+        url=sink.url("acme.billing"),
+        rate={"limit": 3, "per": "minute"},
+        retry={"base_s": 300, "cap_s": 300},
+    )
     async with signed_in(owned) as browser:
         await post_orders(owned, "billing", 1, 1)
         await browser.until(BILLING, "HTTP 503")
@@ -64,7 +69,7 @@ async def test_attempts_and_the_journey_come_from_the_ledger(api: Api) -> None:
         assert "settled: delivered" in journey
         found = await browser.client.get(f"/console/events?id={event}")
         assert found.headers["location"] == f"/console/events/acme/{event}"
-        assert "unknown" in await browser.get("/console/events/acme/never", 404)
+        await browser.until("/console/events/acme/never", "unknown", 404)
         assert "1 to 128 of" in await browser.get("/console/events/acme/not%20an%20id", 404)
 
 

@@ -58,6 +58,7 @@ OPERATIONS: dict[str, Scope] = {
     "GET /v1/tenants/{tenant}/receivers/{name}/state": "read",
     "GET /v1/tenants/{tenant}/tail": "read",
     "GET /v1/tenants/{tenant}/top": "read",
+    "POST /v1/tenants/{tenant}/portal-links": "operate",
 }
 """All of them, with the scope that each needs: a new one is written here, and so it is tried without, too."""
 UNSEEN = ("/state", "/tail", "/erasure", "/later")
