@@ -299,7 +299,7 @@ def due_s(live: StateDocument, health: ReceiverHealth | None, place: int, now: f
         per_s = health.waiting / health.empty_in_s + (health.in_per_s or 0.0)
     elif bucket and (not per_s or (health and health.limited_by == "rate")):
         per_s = bucket["effective_limit"] / SECONDS[bucket["per"]]
-    elif not per_s and (pace := live["pace"]):
+    elif not per_s and (pace := live.get("pace")):
         per_s = pace["effective_limit"] or 0.0
     return round(place / per_s, 1) if per_s else None
 
