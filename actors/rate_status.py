@@ -12,7 +12,8 @@ from actors.machine.state import State
 class BucketState(TypedDict):
     """The tokens of a rate limit: `limit`, `per` and `burst` as configured, `effective_limit` as in force.
 
-    `others`: those of limits that hold as well, if there are any.
+    `margin`: the share of the limit that is used, unless it is all. `others`: those of limits that hold as
+    well, if there are any.
     """
 
     tokens: float
@@ -20,6 +21,7 @@ class BucketState(TypedDict):
     per: str
     burst: int
     effective_limit: float
+    margin: NotRequired[float]
     others: NotRequired[list["BucketState"]]
 
 
@@ -48,10 +50,13 @@ def bucket_state(
 
 
 def _tokens(tokens: float, rate: Rate, limit: RateLimit) -> BucketState:
-    return {
+    shown: BucketState = {
         "tokens": round(tokens, 3),
         "limit": rate.limit,
         "per": rate.per,
         "burst": rate.burst_max,
         "effective_limit": round(limit.per_second * SECONDS[rate.per], 6),
     }
+    if rate.margin != 1:
+        shown["margin"] = rate.margin
+    return shown
