@@ -12,8 +12,8 @@ from actors.machine.state import State
 class BucketState(TypedDict):
     """The tokens of a rate limit: `limit`, `per` and `burst` as configured, `effective_limit` as in force.
 
-    `margin`: the share of `limit` that is used, if that is not all of it. `others`: those of limits that hold
-    as well, if there are any.
+    `margin`: the share of the limit that is used, unless it is all. `others`: those of limits that hold as
+    well, if there are any.
     """
 
     tokens: float

@@ -301,10 +301,9 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return f"every waiting event was tried; the next retry is at {_moment(at, now)}"
         case WaitUntil(at, Rule.TOKEN) if policy is not None and policy.rate is not None:
             rate = " and ".join(f"{each.limit:g} per {each.per}" for each in policy.rates)
-            return f"held back by its rate of {rate}; the next in {age_text(math.ceil(at - now))}"
+            return f"held back by its rate of {rate}; {_next_words(at, now)}"
         case WaitUntil(at, Rule.PACE) if policy is not None:
-            following = f"the next in {age_text(math.ceil(at - now))}"
-            return f"held back by {pace_words(state, policy, now)}; {following}"
+            return f"held back by {pace_words(state, policy, now)}; {_next_words(at, now)}"
         case WaitUntil(at, Rule.LINGERING):
             return f"waiting for more events for its batch, which is sent at {_moment(at, now)} at the latest"
         case WaitUntil(_, Rule.OLDER_NODES_TRANSFORM):
@@ -323,6 +322,13 @@ def _waiting_words(state: State, policy: Policy | None, view: View, now: float, 
             return "waiting for NATS to say whether the receiver was removed"
         case _:
             return "the next attempt is due"
+
+
+def _next_words(at: float, now: float) -> str:
+    """Say when a limit lets the next attempt begin; many begin within a second."""
+    if at - now < 1:
+        return "the next in less than 1s"
+    return f"the next in {age_text(math.ceil(at - now))}"
 
 
 def _next_trial(view: View, policy: Policy | None, at: float | None, now: float) -> str:

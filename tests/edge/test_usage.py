@@ -79,6 +79,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["repair", "--accept-loss", "1,x"], "'x' is not a shard; shards are 0 to 63"),
         (["repair", "--accept-loss", "all,1"], "give shards, or all"),
         (["dead", "drop", "9" * 30, "--yes"], f"tenant '{'9' * 30}': a letter"),
+        (["receiver", "show", "acme.x"], "no such command 'show'. Did you mean 'get'?"),
         (["receiver", "put", "acme"], "receiver 'acme': write it as <tenant>.<name>"),
         (["receiver", "put", "acme.x", "{}", "--url", "https://x"], "as JSON or with flags, not both"),
         (["receiver", "put", "acme.x", "[1]"], "configuration: must be a JSON object"),

@@ -8,9 +8,9 @@ from actors.machine.scheduling.learnt_pace import pace_limits
 from actors.machine.state import State
 
 _REASONS = {
-    "headers": "its headers say that little is left", "after_429": "it answered 429",
-    "smart": "by its answers and latencies it can take no more",
-}  # fmt: skip
+    "headers": "its headers say that little is left",
+    "after_429": "lowered after a 429; it rises while answers are good",
+}
 
 
 class PaceState(TypedDict):
@@ -45,28 +45,31 @@ def pace_state(state: State, policy: Policy | None, now: float) -> PaceState | N
 
 
 def pace_words(state: State, policy: Policy, now: float) -> str:
-    """Say which rate was learnt, and why: `its learnt rate of 5 a second: it answered 429`."""
+    """Say which rate was learnt, and why: `its learnt rate of 5 a second (lowered after a 429; …)`."""
     limits = pace_limits(state, policy, now)
     reason = _reason(state.pace, limits.limited_by)
-    return f"its learnt rate of {limits.per_second or 0:.3g} a second: {reason}"
+    return f"its learnt rate of {limits.per_second or 0:.3g} a second ({reason})"
 
 
 def _reason(pace: Pace | None, limited_by: str) -> str:
     """The reason of a learnt rate; `smart` has one before the receiver has shown what it cannot take."""
-    if limited_by == "smart" and (pace is None or pace.probed is None or not pace.probed.ceiling):
+    if limited_by != "smart":
+        return _REASONS.get(limited_by, limited_by)
+    if pace is None or pace.probed is None or not pace.probed.ceiling:
         return "it has had no trouble so far, and grows"
-    return _REASONS.get(limited_by, limited_by)
+    cause = "slower answers" if pace.probed.slow else "a refusal"
+    return f"lowered after {cause}; it rises while answers are good"
 
 
 def lesson_words(
     pace: Pace, per_second: float | None, limited_by: str, in_flight: int | None, in_flight_by: str
 ) -> str:
-    """Say what was learnt at some time: `learnt rate of 5 a second: it answered 429`."""
+    """Say what was learnt at some time: `learnt rate of 5 a second (lowered after a 429; …)`."""
     said = list[str]()
     if per_second == 0:
         said.append("paced to nothing for a while: its headers say that nothing is left")
     elif per_second is not None:
-        said.append(f"learnt rate of {per_second:.3g} a second: {_reason(pace, limited_by)}")
+        said.append(f"learnt rate of {per_second:.3g} a second ({_reason(pace, limited_by)})")
     if in_flight is not None:
         said.append(f"{in_flight} attempts at a time, by {in_flight_by}")
     return "; ".join(said) or "no learnt rate holds it back any more"

@@ -74,7 +74,7 @@ LIST_ALERTS: dict[str, Any] = {
             "alerts_total": 1,
             "findings": [{
                 "level": "warning", "subject": "receivers",
-                "text": "acme.billing has been offline for 2h; 1,204 events wait, the oldest for 2h",
+                "text": "acme.billing is offline, failing for 2h; 1,204 events wait, the oldest for 2h",
                 "remedy": "find the reason in its state", "receiver": "acme.billing",
                 "condition": "offline",
             }],

@@ -51,7 +51,7 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
     found = ask_ledger(settings, lambda ledger: query.audit(ledger, receiver, since, until))
     if plot is not None:
         try:
-            audit_plot.draw(plot, found, VERDICTS[found.verdict])
+            audit_plot.draw(plot, found, verdict_text(found))
         except OSError as error:
             raise click.ClickException(f"cannot write {plot}: {error.strerror}") from error
         output.note(f"wrote {plot}")
@@ -65,19 +65,29 @@ def audit(receiver: str, plot: Path | None, as_json: bool, **given: Any) -> None
         raise click.ClickException(f"{receiver} got more attempts than its limit allows")
 
 
+def verdict_text(found: "Audit") -> str:
+    """The verdict; without a configured limit, it names the learnt rates that held."""
+    learnt = [bar.learnt for bar in found.chart if bar.learnt is not None]
+    if found.verdict != "no_limit" or not learnt:
+        return VERDICTS[found.verdict]
+    rates = _rates(min(each.lowest for each in learnt), max(each.highest for each in learnt))
+    return f"no rate is configured; its learnt rate was {rates} a second"
+
+
 def lines(found: "Audit") -> list[str]:
     """The audit for people: the verdict, the busiest windows, and a chart."""
     from angarium.operations.ledger_queries.ledger_access import text
 
-    said = [f"{found.receiver}: {VERDICTS[found.verdict]}", f"  {count_text(found.attempts, 'attempt')}"]
+    said = [f"{found.receiver}: {verdict_text(found)}", f"  {count_text(found.attempts, 'attempt')}"]
     said += [f"  {_limit(each)}{f', from {text(each.at)} on' if each.at else ''}" for each in found.limits]
     for window in found.windows:
         # A single attempt says nothing about a rate.
         if window.at is not None and (window.attempts > 1 or window.exceeded):
-            allowed = "any number" if window.allowed is None else window.allowed
+            most = window.attempts
+            allowed = f"{most} attempts" if window.allowed is None else f"{most} of {window.allowed}"
             more = f", exceeded in {count_text(window.exceeded, 'window')}" if window.exceeded else ""
             said.append(
-                f"  busiest {_length(window.length_s)}: {window.attempts} of {allowed} "
+                f"  busiest {_length(window.length_s)}: {allowed} "
                 f"from {text(window.at)}{_limit_of(window, found.limits)}{more}"
             )
     return said + [_bar(bar, found.chart) for bar in found.chart]
@@ -118,6 +128,10 @@ def _learnt(bar: "Bar") -> str:
     learnt = bar.learnt
     if learnt is None:
         return ""
-    shown = [f"{rate:.3g}" for rate in (learnt.lowest, learnt.highest)]
-    rates = " to ".join(dict.fromkeys(shown))
+    rates = _rates(learnt.lowest, learnt.highest)
     return f"; {learnt.sent:.3g} a second on average, learnt rate {rates} ({learnt.limited_by})"
+
+
+def _rates(lowest: float, highest: float) -> str:
+    """Both rates, or one if they look the same: `5 to 21.4`."""
+    return " to ".join(dict.fromkeys(f"{rate:.3g}" for rate in (lowest, highest)))

@@ -110,8 +110,10 @@ def _meaning(name: str, value: Any) -> str:
 
 
 def _bucket(bucket: dict[str, Any]) -> str:
-    limit, burst = f"{bucket['limit']:g}/{bucket['per']}", bucket["burst"]
-    return f"{bucket['tokens']:g} of {burst} tokens; rate {limit}, burst {burst}"
+    """The tokens of a rate limit: `45 of 45 tokens; rate 500/minute, margin 0.9: 450/minute, burst 45`."""
+    limit, burst, margin = f"{bucket['limit']:g}/{bucket['per']}", bucket["burst"], bucket.get("margin", 1)
+    used = "" if margin == 1 else f", margin {margin:g}: {bucket['limit'] * margin:g}/{bucket['per']}"
+    return f"{bucket['tokens']:g} of {burst} tokens; rate {limit}{used}, burst {burst}"
 
 
 def _value(name: str, value: Any) -> str:

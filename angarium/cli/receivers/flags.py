@@ -71,7 +71,12 @@ MEMBERS: tuple[tuple[str, str, Any, str], ...] = (
     ("--proxy", "proxy", str, "Profile of the nodes for the proxy."),
     ("--tls", "tls", str, "Profile of the nodes for client certificate and authorities."),
     ("--filter", "filter", str, "Only events with a body for which this JMESPath is true: total > `100`."),
-    ("--rate", "rate", str, "Attempts a second, minute or hour: 10/second, or several such as 10/s,500/min."),
+    (
+        "--rate",
+        "rate",
+        str,
+        "Attempts a second, minute or hour: 10/second, or several such as 10/s,500/min (repeatable).",
+    ),
     ("--burst", "burst", int, "Number of attempts that may start at once."),
     ("--margin", "margin", float, "Share of each --rate that is used, 0.1 to 1."),
 )
@@ -85,8 +90,23 @@ def parameter(member: str) -> str:
 
 def flags(command: Any) -> Any:
     """Gives a command a flag for each, and one for the regions."""
+    command = click.option(
+        "--adaptive", is_flag=True, is_eager=True, hidden=True, expose_value=False, callback=_adaptive_as_json
+    )(command)
     region = "Only events of this region, or of none (repeatable; replaces all)."
     command = click.option("--region", "regions", multiple=True, metavar="LABEL", help=region)(command)
     for flag, member, kind, text in reversed(MEMBERS):
-        command = click.option(flag, parameter(member), type=kind, help=text)(command)
+        more: dict[str, Any] = {"multiple": True, "callback": _joined} if member == "rate" else {}
+        command = click.option(flag, parameter(member), type=kind, help=text, **more)(command)
     return command
+
+
+def _joined(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """The rates of a flag that was given several times, as if it had named them all at once."""
+    return ",".join(values) if values else None
+
+
+def _adaptive_as_json(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:
+    """Say how the member without a flag is written, for click would suggest another flag."""
+    if given:
+        raise click.UsageError("there is no --adaptive; write it as JSON, with angarium receiver edit")

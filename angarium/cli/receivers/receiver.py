@@ -24,7 +24,18 @@ _named = names.receiver("name")
 SECRETS = ("whsec_", "whs512_", "whsk_")
 
 
-@click.group(short_help="Configure and control receivers.")
+class _ReceiverCommands(click.Group):
+    """The commands for receivers: `show`, which other groups have, is `get` here."""
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] == "show" and not context.resilient_parsing:
+            raise click.UsageError("No such command 'show'. Did you mean 'get'?", context)
+        return super().resolve_command(context, args)
+
+
+@click.group(cls=_ReceiverCommands, short_help="Configure and control receivers.")
 def receiver() -> None:
     """Configure and control receivers. A receiver is named TENANT.NAME, such as acme.billing."""
 

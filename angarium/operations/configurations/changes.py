@@ -21,7 +21,7 @@ from angarium.escaping import visible
 TEXT_LENGTH_MAX = 60
 NO_VALUE = "none"
 _BURST = ", burst "
-_NESTED = ("retry", "offline", "signature", "transform")
+_NESTED = ("adaptive", "retry", "offline", "signature", "transform")
 _PSEUDONYM_KEY = "pseudonym_key"
 _KEYS = tuple(".".join((name, *path)) for name, path in SECRET_PLACES.items() if not {"[]", "*"} & {*path})
 """Members that are secret themselves."""

@@ -36,7 +36,8 @@ class PutResult(Struct, frozen=True, kw_only=True):
     """The result: `secret` is the one that was made for the receiver, `secrets` how many sign now.
 
     `public_keys` are those of the secrets that have one. `changes` are those of the one that it replaced.
-    `notes` say why nodes may not post to a new URL, and to which events a transform does not apply.
+    `notes` say why nodes may not post to a new URL, which member does nothing, and to which events a
+    transform does not apply.
     """
 
     receiver: str
@@ -115,6 +116,7 @@ def propose(
         notes=[
             *([] if same_url else objections(policy.url, settings)),
             *profile_notes(name, policy, settings),
+            *_order_notes(policy),
             *(_transform_notes(name, policy, stored, members) if before is not None else []),
         ],
     )
@@ -176,6 +178,14 @@ def _with_pseudonym_key(members: dict[str, Any]) -> dict[str, Any]:
             return members | {"pseudonym_key": key}
         case _:
             return members
+
+
+def _order_notes(policy: Policy) -> list[UrlObjection]:
+    """The note that a learnt number of attempts in flight needs an order that allows several."""
+    if policy.order == "relaxed" or not policy.adaptive.concurrency:
+        return []
+    text = "adaptive.concurrency does nothing in strict order, which has one attempt in flight"
+    return [UrlObjection(text, with_flags=text)]
 
 
 def _transform_notes(

@@ -295,8 +295,12 @@ def due_s(live: StateDocument, health: ReceiverHealth | None, place: int, now: f
         return None if resumes is None else round(max(0.0, quantities.parse_time(resumes, now) - now), 1)
     measured = health is not None and health.limited_by not in UNMEASURED
     per_s, bucket = (health.out_per_s or 0.0) if health and measured else 0.0, live["bucket"]
-    if bucket and (not per_s or (health and health.limited_by == "rate")):
+    if health is not None and health.limited_by == "pace" and health.waiting and health.empty_in_s:
+        per_s = health.waiting / health.empty_in_s + (health.in_per_s or 0.0)
+    elif bucket and (not per_s or (health and health.limited_by == "rate")):
         per_s = bucket["effective_limit"] / SECONDS[bucket["per"]]
+    elif not per_s and (pace := live.get("pace")):
+        per_s = pace["effective_limit"] or 0.0
     return round(place / per_s, 1) if per_s else None
 
 

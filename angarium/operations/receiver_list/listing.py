@@ -377,12 +377,18 @@ def url_without_query(url: object) -> str:
     return logs.redact(text)
 
 
+def _short(number: Any) -> str:
+    """A number of a configuration that was not checked."""
+    return f"{number:g}" if isinstance(number, int | float) and abs(number) < RATE_MAX else "?"
+
+
 def _rate(rate: Any) -> str:
     if isinstance(rate, list):
         return " and ".join(_rate(each) for each in rate[:RATES_MAX] if not isinstance(each, list)) or "?"
     members = rate_members(rate) if isinstance(rate, str) else rate
     match members:
         case {"limit": int() | float() as limit, **rest} if abs(limit) < RATE_MAX:
-            return f"{limit:g}/{rest.get('per', 'second')}"
+            text = f"{limit:g}/{rest.get('per', 'second')}"
+            return text if (margin := rest.get("margin", 1)) == 1 else f"{text}, margin {_short(margin)}"
         case _:
             return "?"

@@ -170,13 +170,22 @@ def throughput(
     elif limited_by == "rate" and policy is not None and policy.rate is not None:
         going_per_s = policy.rate.per_second  # A slow rate is known more exactly than it can be measured.
     elif limited_by == "pace":
-        going_per_s = out_per_s or learnt.per_second
+        going_per_s = _paced_per_s(counts, span_s, policy, learnt)
     return BacklogThroughput(
         in_per_s=round(in_per_s, 3),
         out_per_s=round(out_per_s, 3),
         empty_in_s=empty_in_s(waiting, in_per_s, going_per_s),
         limited_by=limited_by,
     )
+
+
+def _paced_per_s(counts: Counts, span_s: float, policy: Policy | None, learnt: PaceLimits) -> float | None:
+    """Events a second at a learnt pace: its rate if used up; an attempt with a batch has several events."""
+    out_per_s, rate = counts.settled / span_s, learnt.per_second
+    if rate is None or not _is_used_up(counts, span_s, rate):
+        return out_per_s
+    batched = policy is not None and policy.batch is not None
+    return (out_per_s or rate) if batched else rate
 
 
 def empty_in_s(waiting: int, in_per_s: float, out_per_s: float | None) -> float | None:

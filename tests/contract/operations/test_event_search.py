@@ -368,12 +368,17 @@ HEALTH = ReceiverHealth(
     phase="active", waiting=9, oldest_at=None, failing_since=None, disabled=None, in_per_s=0.0, out_per_s=2.0,
     empty_in_s=None, limited_by="latency",
 )  # fmt: skip
+PACED = replace(HEALTH, limited_by="pace", in_per_s=0.05, out_per_s=0.2, empty_in_s=180.0)
+"""One that gets 0.1 events a second, with 9 events that are gone in 180 s."""
 
 
 @pytest.mark.parametrize(
     ("live", "health", "place", "expected"),
     [
         ({"phase": "active", "bucket": None}, HEALTH, 8, 4.0),
+        ({"phase": "active", "bucket": None}, PACED, 8, 80.0),
+        ({"phase": "active", "bucket": BUCKET}, PACED, 8, 80.0),
+        ({"phase": "active", "bucket": None, "pace": {"effective_limit": 0.1}}, None, 8, 80.0),
         ({"phase": "active", "bucket": BUCKET}, HEALTH, 8, 4.0),
         ({"phase": "active", "bucket": BUCKET}, replace(HEALTH, limited_by="rate"), 8, 16.0),
         ({"phase": "active", "bucket": BUCKET}, None, 8, 16.0),
@@ -388,7 +393,7 @@ HEALTH = ReceiverHealth(
 def test_the_turn_of_an_event_is_shown_if_the_throughput_is_known(
     live: dict[str, object], health: ReceiverHealth | None, place: int, expected: float | None
 ) -> None:
-    assert due_s(live, health, place, 1769860800.0) == expected
+    assert due_s({"pace": None} | live, health, place, 1769860800.0) == expected
     waits = WaitingDelivery(
         receiver=NAME, stored_at="2026-01-31T12:00:00.000Z", place=place, waiting=9, why="it is",
         remedy=None, due_s=expected,

@@ -71,7 +71,7 @@ async def test_unhealthy_receivers_are_named_the_worst_first(js: JetStream, name
     assert [each.text for each in findings[1:]] == [
         "acme.gone has been disabled for 2h (it answered 410); 1 event waits, the oldest for 1h",
         "acme.unproven has not proved itself for 2m; 1 event waits, the oldest for 1m",
-        "acme.offline has been offline for 1h, and gets pings; 1 event waits, the oldest for 1m",
+        "acme.offline is offline, failing for 1h, and gets pings; 1 event waits, the oldest for 1m",
         "acme.failing has been failing for 2m; 1 event waits, the oldest for 1m",
         "acme.throttled is throttled for 59m more; 1 event waits, the oldest for 1m",
         "acme.behind is far behind; 1 event waits, the oldest for 3h",

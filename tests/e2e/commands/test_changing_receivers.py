@@ -53,6 +53,33 @@ def test_a_margin_is_the_share_of_each_rate_that_is_used(terminal: Terminal) -> 
     assert changed[1:] == ["  rate: 10/second, burst 20 → 10/second, burst 10, margin 0.5"]
 
 
+def test_rates_of_several_flags_hold_together(terminal: Terminal) -> None:
+    several = ("--rate", "10/s", "--rate", "500/min")
+    terminal.done("receiver", "put", "acme.several", "--url", URL, *several, "--margin", "0.9")
+    both = [(10, "second"), (500, "minute")]
+    shown = terminal.json("receiver", "get", "acme.several")["rate"]
+    assert [(each["limit"], each["per"]) for each in shown] == both
+    terminal.done("receiver", "set", "acme.several", "--rate", "5/s")
+    terminal.done("receiver", "set", "acme.several", *several)
+    shown = terminal.json("receiver", "get", "acme.several")["rate"]
+    assert [(each["limit"], each["per"]) for each in shown] == both
+
+
+def test_adaptive_is_no_flag_and_the_error_says_how_it_is_set(terminal: Terminal) -> None:
+    for command in (("put", "acme.flagless", "--adaptive", "{}"), ("set", "acme.flagless", "--adaptive")):
+        said = terminal.failed("receiver", *command, status=2)
+        assert "there is no --adaptive; write it as JSON, with angarium receiver edit" in said
+        assert "--rate" not in said
+
+
+def test_a_member_that_does_nothing_in_strict_order_is_noted(terminal: Terminal) -> None:
+    text = '{"url": "https://example.com/hook", "adaptive": {"concurrency": true}, "order": "%s"}'
+    note = "note: adaptive.concurrency does nothing in strict order, which has one attempt in flight"
+    put = ("receiver", "put", "acme.adaptive")
+    assert note in terminal.run(*put, text % "strict").stderr
+    assert note not in terminal.run(*put, text % "relaxed").stderr
+
+
 def test_rotate_secret_shows_the_new_one_and_the_end_of_the_old_one(terminal: Terminal) -> None:
     terminal.done("receiver", "put", "acme.rotated", "--url", URL)
     changed, secret, signing = terminal.done("receiver", "rotate-secret", "acme.rotated").splitlines()

@@ -1,11 +1,15 @@
-"""The limits that `inspect` shows for a receiver with several."""
+"""The limits that `inspect` shows, and when the next attempt may begin."""
 
+import pytest
 from msgspec.structs import replace
 
 from actors.configuration.policy import Rate
 from actors.machine.bucket import Bucket, RateLimit
+from actors.machine.event import Event
+from actors.machine.scheduling.view import View
 from actors.machine.state import State
 from actors.rate_status import bucket_state
+from actors.status import why
 from tests.unit.worlds.values import NOW, policy
 
 SLOW, FAST = Rate(limit=30, per="minute", burst=4), Rate(limit=10)
@@ -34,4 +38,14 @@ def test_a_margin_shows_in_the_limit_in_force() -> None:
     shown = bucket_state(state, policy(rates=(replace(FAST, margin=0.9),)), state.bucket, NOW)
     assert shown is not None
     assert (shown["limit"], shown["effective_limit"], shown["burst"]) == (10, 9.0, 9)
-    assert shown["margin"] == 0.9
+    assert shown.get("margin") == 0.9
+
+
+@pytest.mark.parametrize(("per_second", "words"), [(0.5, "3s"), (16.0, "less than 1s")])
+def test_a_wait_of_less_than_a_second_is_not_rounded_up(per_second: float, words: str) -> None:
+    empty = Bucket(0.0, NOW, 1)
+    state = State(receiver="a.b", opened=True, limit=RateLimit(per_second, 4), bucket=empty)
+    head = Event(position=9, id="e1", stored_at=NOW, body=b"{}")
+    view = View(waiting=(head,), bucket=empty)
+    said = why(state, policy(rates=(FAST,)), view, NOW, backlog=1, problems=[])
+    assert said == f"held back by its rate of 10 per second; the next in {words}"

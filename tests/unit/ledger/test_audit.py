@@ -11,6 +11,8 @@ from angarium.cli.ledger_queries.audit import lines
 from angarium.ledger.audit import (
     BARS_MAX,
     CLOCK_TOLERANCE_MS,
+    Bar,
+    LearntRange,
     LimitPeriod,
     Window,
     allowance,
@@ -182,3 +184,18 @@ def test_the_text_names_the_limit_of_a_window_and_leaves_out_single_attempts() -
         "  busiest 200 ms: 2 of 4 from 1970-01-01T00:00:00.500Z (23 a second, burst 1)",
         "  busiest 1 s: 9 of 12 from 1970-01-01T00:00:10.500Z (10 a second, burst 2)",
     ]
+
+
+def test_a_receiver_without_a_configured_limit_is_told_its_learnt_rates() -> None:
+    chart = [
+        Bar(0, 9, 18, None, LearntRange(5.0, 12.0, "smart", 8.0)), Bar(1000, 0, 0, None),
+        Bar(2000, 9, 18, None, LearntRange(9.0, 21.44, "smart", 8.0)),
+    ]  # fmt: skip
+    windows, known = [Window(1.0, 500, 18, None, 0)], LedgerLag(as_of=None, behind_s=0.0, gaps=[])
+    no_limit = [LimitPeriod(0, None, 1)]
+    found = audit.Audit("acme.billing", "no_limit", "since", "until", 18, no_limit, windows, chart, known)
+    said = lines(found)
+    assert said[0] == "acme.billing: no rate is configured; its learnt rate was 5 to 21.4 a second"
+    assert "  busiest 1 s: 18 attempts from 1970-01-01T00:00:00.500Z" in said
+    never = audit.Audit("acme.billing", "no_limit", "since", "until", 18, no_limit, windows, [], known)
+    assert lines(never)[0] == "acme.billing: no limit was in force"

@@ -33,6 +33,13 @@ def test_a_rate_that_is_not_a_number_hides_no_other_receiver() -> None:
     assert row.problem
 
 
+def test_a_rate_is_listed_with_its_margin() -> None:
+    row = listed(ReceiverFindings("acme.billing", b'{"rate": {"limit": 9, "per": "hour", "margin": 0.9}}'))
+    assert row.rate == "9/hour, margin 0.9"
+    row = listed(ReceiverFindings("acme.billing", b'{"rate": {"limit": 9, "margin": "much"}}'))
+    assert row.rate == "9/second, margin ?"
+
+
 def test_rates_that_hold_together_are_listed_as_such() -> None:
     row = listed(ReceiverFindings("acme.billing", b'{"rate": ["10/s", {"limit": 500, "per": "minute"}]}'))
     assert row.rate == "10/second and 500/minute"

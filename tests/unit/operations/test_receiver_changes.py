@@ -47,6 +47,11 @@ def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
             {"retry": {"base_s": 7}},
             ["retry.base_s: 5 → 7", "retry.max_attempts: 9 → 0 (default) (lost)"],
         ),
+        (
+            {"adaptive": {"smart": True, "rate_max": 50}},
+            {"adaptive": {"rate_max": 20}},
+            ["adaptive.smart: true → false (default) (lost)", "adaptive.rate_max: 50 → 20"],
+        ),
         ({"offline": {"after_s": 5}}, {}, ["offline.after_s: 5 → 300 (default) (lost)"]),
         ({"headers": {"X-A": "hush"}}, {}, ["headers.x-a: … → none (lost)"]),
         ({"headers": {"X-A": "hush"}}, {"headers": {"x-a": "other"}}, ["headers.x-a: … → another value"]),

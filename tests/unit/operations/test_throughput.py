@@ -125,6 +125,28 @@ def test_a_learnt_pace_too_slow_to_be_measured_says_when_nothing_will_wait() -> 
     assert (found.out_per_s, found.empty_in_s) == (0.0, 60.0)
 
 
+@pytest.mark.parametrize(
+    ("settled", "learnt", "batch", "empty_in_s"),
+    [
+        (2, PaceLimits(per_second=0.1), None, 2950.0),
+        (2, PaceLimits(per_second=0.1), BatchLimits(max_events=10), 1475.0),
+        (0, PaceLimits(per_second=0.1), BatchLimits(max_events=10), 2950.0),
+        (2, PaceLimits(in_flight=1), None, 1475.0),
+        (2, PaceLimits(per_second=3.0, in_flight=1), None, 1475.0),
+    ],
+    ids=["rate", "batches", "no batch yet", "in flight", "rate not used up"],
+)
+def test_a_learnt_rate_that_is_used_up_says_when_nothing_will_wait(
+    settled: int, learnt: PaceLimits, batch: BatchLimits | None, empty_in_s: float
+) -> None:
+    counts = Counts(settled=settled, attempts=settled, busy_ms=9_000 if learnt.in_flight else 0)
+    found = throughput(
+        counts, 10.0, arrived=0, waiting=295, oldest_s=90.0, phase="active",
+        policy=policy(order="relaxed", batch=batch), learnt=learnt,
+    )  # fmt: skip
+    assert (found.limited_by, found.empty_in_s) == ("pace", empty_in_s)
+
+
 def test_a_backlog_that_is_simply_on_its_way_has_no_limit() -> None:
     found = throughput(
         Counts(), SPAN_S, arrived=None, waiting=3, oldest_s=0.5, phase="active", policy=policy()

@@ -91,6 +91,12 @@ def test_all_limits_of_a_receiver_are_shown_the_tightest_first() -> None:
     )
 
 
+def test_a_margin_is_shown_with_the_limit_that_it_leaves() -> None:
+    bucket = {"tokens": 45.0, "limit": 500.0, "per": "minute", "burst": 45, "effective_limit": 450.0}
+    words = "45 of 45 tokens; rate 500/minute, margin 0.9: 450/minute, burst 45"
+    assert any(line.endswith(words) for line in lines(STATE | {"bucket": bucket | {"margin": 0.9}}))
+
+
 def test_a_state_in_words() -> None:
     shown = {name: value for name, _, value in (line.strip().partition("  ") for line in lines(STATE)[1:])}
     shown = {name: value.strip() for name, value in shown.items()}

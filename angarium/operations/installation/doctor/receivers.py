@@ -283,9 +283,11 @@ def _condition_text(receiver: UnhealthyReceiver, now: float) -> str:
         case "unverified":
             return f"has not proved itself for {since}"
         case "offline" if receiver.policy is not None and receiver.policy.offline.ping:
-            return f"has been offline for {since}, and gets pings"
-        case "offline" | "failing":
-            return f"has been {receiver.condition} for {since}"
+            return f"is offline, failing for {since}, and gets pings"
+        case "offline":
+            return f"is offline, failing for {since}"
+        case "failing":
+            return f"has been failing for {since}"
         case "throttled":
             until = state.throttled_until if state else now
             return f"is throttled for {age_text(until - now)} more"

@@ -138,12 +138,12 @@ async def test_the_history_has_a_pace_that_differs_much_or_begins_an_hour(
     )
     await catch_up(js, names, ledger)
     told = await ask(settings, lambda ledger: read_history(ledger, RECEIVER, 0, schema.END_OF_TIME))
-    smart = "by its answers and latencies it can take no more"
+    smart = "(lowered after a refusal; it rises while answers are good)"
     assert [each.what for each in told.entries if each.kind == "pace_set"] == [
-        "learnt rate of 10 a second: it has had no trouble so far, and grows",
-        f"learnt rate of 18 a second: {smart}",
-        f"learnt rate of 16.5 a second: {smart}",
-        "learnt rate of 16 a second: its headers say that little is left",
+        "learnt rate of 10 a second (it has had no trouble so far, and grows)",
+        f"learnt rate of 18 a second {smart}",
+        f"learnt rate of 16.5 a second {smart}",
+        "learnt rate of 16 a second (its headers say that little is left)",
         "paced to nothing for a while: its headers say that nothing is left",
         "8 attempts at a time, by concurrency",
         "3 attempts at a time, by concurrency",

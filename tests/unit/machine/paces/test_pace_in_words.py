@@ -14,16 +14,26 @@ SMART = Adaptive(smart=True)
 @pytest.mark.parametrize(
     ("adaptive", "pace", "words"),
     [
-        (SMART, None, "5 a second: it has had no trouble so far, and grows"),
-        (SMART, Pace(probed=ProbedRate(proven=20)), "40 a second: it has had no trouble so far, and grows"),
+        (SMART, None, "5 a second (it has had no trouble so far, and grows)"),
+        (SMART, Pace(probed=ProbedRate(proven=20)), "40 a second (it has had no trouble so far, and grows)"),
         (
             SMART, Pace(probed=ProbedRate(proven=20, ceiling=20, low=18, at=NOW, lowered_at=NOW)),
-            "18 a second: by its answers and latencies it can take no more",
+            "18 a second (lowered after a refusal; it rises while answers are good)",
         ),
-        (Adaptive(), Pace(lowered=LoweredRate(2.5, 5.0, NOW)), "2.5 a second: it answered 429"),
-        (Adaptive(), Pace(told=HeaderLimit(3.0, NOW + 9)), "3 a second: its headers say that little is left"),
+        (
+            SMART, Pace(probed=ProbedRate(proven=20, ceiling=20, low=18, at=NOW, lowered_at=NOW, slow=True)),
+            "18 a second (lowered after slower answers; it rises while answers are good)",
+        ),
+        (
+            Adaptive(), Pace(lowered=LoweredRate(2.5, 5.0, NOW)),
+            "2.5 a second (lowered after a 429; it rises while answers are good)",
+        ),
+        (
+            Adaptive(), Pace(told=HeaderLimit(3.0, NOW + 9)),
+            "3 a second (its headers say that little is left)",
+        ),
     ],
-    ids=["smart at first", "smart", "smart after trouble", "429", "headers"],
+    ids=["smart at first", "smart", "smart after a refusal", "smart after slow answers", "429", "headers"],
 )  # fmt: skip
 def test_the_words_say_the_rate_and_its_reason(adaptive: Adaptive, pace: Pace | None, words: str) -> None:
     policy = Policy(url="https://a.example", adaptive=adaptive)
@@ -36,7 +46,8 @@ def test_the_words_say_the_rate_and_its_reason(adaptive: Adaptive, pace: Pace | 
         ((0.0, "headers", None, ""), "paced to nothing for a while: its headers say that nothing is left"),
         (
             (4.0, "after_429", 2, "concurrency"),
-            "learnt rate of 4 a second: it answered 429; 2 attempts at a time, by concurrency",
+            "learnt rate of 4 a second (lowered after a 429; it rises while answers are good); "
+            "2 attempts at a time, by concurrency",
         ),
         ((None, "", None, ""), "no learnt rate holds it back any more"),
     ],
