@@ -5,8 +5,10 @@ from typing import Literal, assert_never
 
 from msgspec import Struct
 
+from angarium.console.rendering.rates import burst_of, configured_rates
 from angarium.console.sessions import ConsoleSession
 from angarium.operations.control_requests.inspection import StateDocument
+from angarium.operations.control_requests.operator_actions import forgotten_words
 from angarium.quantities import count_text
 
 Action = Literal["pause", "resume", "ping", "verify", "skip", "forget"]
@@ -84,10 +86,8 @@ def preview_of(button: ActionButton, live: StateDocument) -> ActionPreview:
         case "pause":
             return ActionPreview(button, [f"{_wait(waits)} now. New events will wait, too."], "Pause it")
         case "resume":
-            bucket = live.get("bucket")
-            rate = f", at most {bucket['effective_limit']:g} per {bucket['per']}" if bucket else ""
             confirm = f"Resume, and send {count_text(waits, 'event')}" if waits else "Resume it"
-            sentences = [f"{_wait(waits)}. Sending begins at once{rate}."]
+            sentences = [f"{_wait(waits)}. {_sending(live)}."]
             return ActionPreview(button, sentences, confirm, str(waits))
         case "ping":
             asked = "One request goes to the receiver, also while it is paused. It takes a token of its rate."
@@ -107,6 +107,17 @@ def preview_of(button: ActionButton, live: StateDocument) -> ActionPreview:
             return ActionPreview(button, sentences, confirm, confirmed_facts, is_possible=waits > 0)
         case _:
             assert_never(button.action)
+
+
+def _sending(live: StateDocument) -> str:
+    """The sending after a resume, which forgets what was learnt."""
+    rates, pace = configured_rates(live), live.get("pace")
+    if not pace:
+        return f"Sending begins at once, at most {rates}" if rates else "Sending begins at once"
+    forgotten = forgotten_words(pace).capitalize()
+    if not rates:
+        return f"{forgotten}: events are sent as fast as it answers"
+    return f"{forgotten}: up to {rates} are sent, {burst_of(live)} of them at once"
 
 
 def _preview_of_skip(button: ActionButton, live: StateDocument) -> ActionPreview:

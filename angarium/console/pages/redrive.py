@@ -24,8 +24,11 @@ from angarium.operations.jobs.begin import begin_redrive
 from angarium.operations.jobs.plans import JobDocument, kind_and_owner
 from angarium.operations.jobs.show import show
 from angarium.operations.jobs.stop import stop
+from angarium.operations.jobs.waiting import NO_JOB_RUNS
 from angarium.quantities import count_text
 
+STARTS = "it starts within seconds"
+"""The state of a job that no process runs yet: this process takes it up."""
 CHANGED = "Nothing was done: the selection has changed. Review the new preview."
 COUNTED_MAX = 1000
 """Letters of a selection that a preview counts."""
@@ -112,6 +115,7 @@ async def show_job(
     document = _found(await show(console.access, job, console.api.jobs.unfinished()))
     return page(
         request, "job.html", session, job=document,
+        why=STARTS if document.why == NO_JOB_RUNS else document.why,
         refresh_s=0 if document.ended_at else JOB_REFRESH_S,
     )  # fmt: skip
 

@@ -1,5 +1,7 @@
 """Words for what the console shows: each state has words, and not only a colour."""
 
+import re
+
 from actors.machine.scheduling.phases import Phase
 from angarium import quantities
 from angarium.operations.receiver_list.throughput import Bottleneck
@@ -22,7 +24,7 @@ PHASE_TONES: dict[Phase, str] = {
 """The looks of a phase, in addition to its words."""
 LIMIT_WORDS: dict[Bottleneck, str] = {
     "rate": "its configured rate: raise the rate to go faster",
-    "pace": "the pace that its answers taught: resume it to forget that",
+    "pace": "its learnt rate",
     "latency": "the time that the receiver takes to answer",
     "batch": "its batches wait for more events, as configured",
     "node": "our nodes, or its turn at a host that is down",
@@ -42,6 +44,12 @@ def phase_words(phase: Phase | None) -> str:
 def phase_tone(phase: Phase | None) -> str:
     """The class of a phase, by which the stylesheet gives it a colour."""
     return "calm" if phase is None else PHASE_TONES.get(phase, "calm")
+
+
+def reason(phase: Phase, why: str) -> str:
+    """The reason for a phase, without the words of its badge: `until …: it answered 503`."""
+    words = re.escape(phase.replace("_", " "))
+    return re.sub(rf"(^|; ){words}(: | |$)", r"\1", why, count=1).removesuffix("; ")
 
 
 def limit_words(limit: Bottleneck | None) -> str:
@@ -72,5 +80,7 @@ def span(seconds: float | None) -> str:
 
 
 def number(value: int | float | None) -> str:
-    """A number for people; `–` if it is not known."""
-    return "–" if value is None else f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
+    """A number for people, with one decimal at most, or two digits below 1; `–` if it is not known."""
+    if value is None or isinstance(value, int):
+        return "–" if value is None else f"{value:,}"
+    return f"{value:.2g}" if abs(value) < 1 else f"{value:,.1f}".removesuffix(".0")

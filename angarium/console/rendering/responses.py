@@ -17,7 +17,7 @@ from markupsafe import Markup
 from actors.times_as_text import instant_text
 from angarium import __version__, quantities
 from angarium.console.paths import CONSOLE_PATH, REFRESH_HEADER, ConsoleRequest, came_by_tls, cookie_name
-from angarium.console.rendering import escaped_text, labels
+from angarium.console.rendering import escaped_text, labels, rates
 from angarium.console.sessions import ConsoleSession
 
 SECURITY_HEADERS = {
@@ -111,6 +111,9 @@ def _environment() -> Environment:
         "limit_words": labels.limit_words,
         "until_empty": labels.until_empty,
         "instant": instant_text,
+        "reason": labels.reason,
+        "rates_in_force": rates.rates_in_force,
+        "learnt_rate": rates.learnt_rate,
         "visible_lines": lambda text: Markup.escape(escaped_text.visible(text, keeping="\n\t")),
     }
     made.filters |= {

@@ -31,13 +31,15 @@ class ResumedReceiver(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The end of the sentence that it is resumed: empty, or `; its learnt pace of … is forgotten`."""
-        pace = self.forgotten_pace
-        if pace is None:
-            return ""
-        rate, in_flight = pace["effective_limit"], pace["concurrency"]
-        limits = [] if rate is None else [f"{rate:.3g} a second"]
-        limits += [] if in_flight is None else [f"{in_flight} in flight"]
-        return f"; its learnt pace of {' and '.join(limits)} is forgotten"
+        return "" if self.forgotten_pace is None else f"; {forgotten_words(self.forgotten_pace)}"
+
+
+def forgotten_words(pace: PaceState) -> str:
+    """Say that a learnt pace is forgotten: `its learnt pace of 1.31 a second is forgotten`."""
+    rate, in_flight = pace["effective_limit"], pace["concurrency"]
+    limits = [] if rate is None else [f"{rate:.3g} a second"]
+    limits += [] if in_flight is None else [f"{in_flight} in flight"]
+    return f"its learnt pace of {' and '.join(limits)} is forgotten"
 
 
 @operation

@@ -11,6 +11,8 @@ from streams.clock import SystemTime
 from streams.reading.newest import newest
 from streams.resending.replay import NOT_DUE
 
+NO_JOB_RUNS = "no job runs; a process of the HTTP API takes it up within seconds (start one: angarium api)"
+
 
 async def all_plans(access: Access) -> tuple[list[StoredPlan], list[tuple[str, str]]]:
     """The plans of all jobs and commands, and of those that cannot be read the subject and why."""
@@ -45,7 +47,7 @@ def why_no_slot(stored: StoredPlan, running: Counter[str]) -> str:
     if not waits_for_slot(stored):
         return ""
     if not running:
-        return "no job runs; a process of the HTTP API takes it up within seconds (start one: angarium api)"
+        return NO_JOB_RUNS
     jobs = "1 job runs" if running.total() == 1 else f"{running.total()} jobs run"
     return (
         f"waits for a slot: {jobs}, {running[stored.tenant]} of this tenant. A process of the HTTP API "

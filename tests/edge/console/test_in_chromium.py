@@ -1,7 +1,11 @@
 """The console in Chromium: looks, keyboard, live updates, and what it is for."""
 
+import time
+
 import pytest
 
+from actors.machine.state import Alert, State
+from tests.contract.observation.snapshots import put
 from tests.edge.api.conftest import Api
 from tests.edge.console.chromium import NEEDS_AXE, NEEDS_CHROMIUM, Tab, tab
 from tests.edge.console.conftest import post_orders
@@ -70,8 +74,15 @@ def forget_missing(browser: Tab) -> None:
 
 @pytest.mark.parametrize("width", [360, 3840])
 async def test_no_page_is_wider_than_its_window(busy: Api, width: int) -> None:
+    alert = Alert(kind="disabled", raised_at=time.time(), raised=True)
+    name = "a-receiver-with-a-long-name"
+    state = State(receiver=f"other.{name}", opened=True, alerts=(alert,), disabled="gone")
+    await put(busy.js, busy.names, state)
     async with tab(busy, viewport={"width": width, "height": 800}) as browser:
         await browser.sign_in(await operator(busy))
+        await browser.open("/console/")
+        await browser.page.wait_for_selector(f"#findings table >> text={name}")
+        await browser.page.wait_for_selector("#worst table")
         wide = []
         for path in PATHS:
             await browser.open(path)

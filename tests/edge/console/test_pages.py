@@ -1,9 +1,14 @@
 """Each page, over a real node: what it shows, and what it shows when there is nothing."""
 
+from typing import Any
+
+import pytest
 from msgspec.structs import replace
 
+from angarium.console.pages import receiver as receiver_page
 from angarium.console.pages.receivers import names_found
 from angarium.node.app import open_node
+from angarium.operations.receiver_list.health import ReceiverHealth
 from tests.edge.api.conftest import Api
 from tests.edge.console.conftest import post_orders, signed_in
 from tests.support.fleet.sink import Reply, Sink
@@ -39,7 +44,7 @@ async def test_a_receiver_shows_its_phase_its_limit_its_last_answer_and_its_conf
         await browser.until(BILLING, "HTTP 503")
         page = browser.page
         assert '<dd id="backlog">1</dd>' in page
-        assert "3 per minute" in page
+        assert '<dt>Rate in force</dt><dd class="words">3 a minute</dd>' in page
         assert "maintenance" in page
         assert "/console/events/acme/order-1" in page
         assert '"per": "minute"'.replace('"', "&#34;") in page
@@ -47,6 +52,50 @@ async def test_a_receiver_shows_its_phase_its_limit_its_last_answer_and_its_conf
         await browser.until("/console/receivers", "backing off")
         await browser.until("/console/", "failures of the receiver")
         assert "acme.billing" in browser.page
+
+
+@pytest.mark.parametrize(
+    ("members", "title", "rates"),
+    [
+        ({"rate": {"limit": 10, "margin": 0.9}}, "Rate in force", "9 a second"),
+        ({"rate": ["10/second", "500/minute"]}, "Rates in force", "10 a second, 500 a minute"),
+        ({"adaptive": {"smart": True}}, "Learnt rate", "5 a second (smart)"),
+    ],
+)  # fmt: skip
+async def test_all_rates_of_a_receiver_are_shown(
+    owned: Api, sink: Sink, members: dict[str, Any], title: str, rates: str
+) -> None:
+    await owned.receiver("acme.billing", url=sink.url("acme.billing"), **members)
+    async with signed_in(owned) as browser:
+        await post_orders(owned, "billing", 0, 1)
+        await browser.until(BILLING, f'<dt>{title}</dt><dd class="words">{rates}</dd>')
+
+
+async def test_a_receiver_for_which_nothing_waits_is_shown_as_empty_at_once(
+    owned: Api, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot is older than the live state, and may have events that are settled by now."""
+    old = ReceiverHealth(
+        phase="backing_off", waiting=5, oldest_at=None, failing_since=None, disabled=None, in_per_s=17.978,
+        out_per_s=0.0, empty_in_s=None, limited_by="failure",
+    )  # fmt: skip
+
+    async def health(*_: object) -> ReceiverHealth:
+        return old
+
+    monkeypatch.setattr(receiver_page, "_health", health)
+    await owned.receiver("acme.billing", url=sink.url("acme.billing"), paused=True)
+    async with signed_in(owned) as browser:
+        await browser.until(BILLING, '<dd class="words">it is empty</dd>')
+        assert "nothing: no event is held up" in browser.page
+        assert "<dt>Accepted a second</dt><dd>18</dd>" in browser.page
+        await browser.until(
+            BILLING, '<span class="tag calm">paused</span> <span id="why">nothing waits</span>'
+        )
+        await post_orders(owned, "billing", 0, 1)
+        await browser.until(BILLING, '<dd class="words">no end is in sight</dd>')
+        assert "failures of the receiver" in browser.page
+        assert '<span class="tag calm">paused</span> <span id="why"></span>' in browser.page
 
 
 async def test_attempts_and_the_journey_come_from_the_ledger(api: Api) -> None:

@@ -9,13 +9,16 @@ from hypothesis import strategies as st
 
 from angarium.console.pages.configuration.fields import (
     BURST,
+    MARGIN,
     PATHS,
+    RATES_BELOW,
     REST,
     ConfigurationForm,
     by_field,
     form_of,
     json_text,
     members_in,
+    shown_fields,
 )
 from angarium.operations.configurations.changes import changes_between
 
@@ -27,9 +30,9 @@ FULL: dict[str, Any] = {
     "secrets": ["…"], "headers": {"x-team": "…"}, "paused": False,
 }  # fmt: skip
 IN_THE_TEXT: tuple[dict[str, Any], ...] = (
-    {"events": []}, {"events": [" "]}, {"events": "order.>"}, {"rate": {"limit": 1, "margin": 0.9}},
+    {"events": []}, {"events": [" "]}, {"events": "order.>"}, {"rate": {"limit": 1, "margin": "0.9"}},
     {"rate": {"limit": True}}, {"rate": {"burst": 2}},
-    {"rate": {"limit": 10, "per": "second", "margin": 0.9}}, {"rate": "fast"}, {"rate": ["1/s"]},
+    {"rate": [{"limit": 1, "margin": 0.9}, "5/m"]}, {"rate": "fast"}, {"rate": ["1/s"]},
     {"rate": [{"limit": 1, "per": "hour", "burst": 3}, "5/m"]}, {"timeout_s": True}, {"timeout_s": "15"},
     {"retry": {}}, {"retry": {"base_s": 2, "odd": 3}}, {"retry": None}, {"filter": "a\nb"},
     {"filter": "a\u202eb"}, {"order": "odd"}, {"backlog_max": 2**63 + 1}, {"url": 7}, {"url": " x"},
@@ -64,6 +67,25 @@ def test_a_rate_is_a_text_that_means_the_same(rate: Any, text: str, burst: str) 
     form = form_of({"rate": rate}, 1)
     assert (form.texts["rate"], form.texts[BURST]) == (text, burst)
     assert changes_between({"rate": rate}, members_in(form)[0]) == []
+
+
+def test_rates_with_a_margin_have_their_fields_and_can_be_changed_there() -> None:
+    rates = [{"limit": 10, "per": "second", "margin": 0.9}, {"limit": 500, "per": "minute", "margin": 0.9}]
+    form = form_of({"rate": rates}, 1)
+    assert (form.texts["rate"], form.texts[MARGIN]) == ("10/second, 500/minute", "0.9")
+    assert members_in(form) == ({"rate": rates}, [])
+    other = ConfigurationForm({**form.texts, "rate": "5/second", BURST: "7", MARGIN: "0.8"}, 1)
+    assert members_in(other)[0] == {"rate": {"limit": 5, "per": "second", "burst": 7, "margin": 0.8}}
+
+
+def test_the_field_of_rates_that_stay_in_the_text_says_where_they_are() -> None:
+    own_bursts = {"rate": [{"limit": 1, "per": "hour", "burst": 3}, "5/m"]}
+    for members, says in ((own_bursts, True), ({"rate": "5/m"}, False), ({"headers": {"rate": "…"}}, False)):
+        hints = {each.path: each.hint for each, _ in shown_fields(form_of(members, 1))}
+        assert (hints["rate"] == RATES_BELOW) is says
+    assert [text for each, text in shown_fields(texts(rest="{", rate="1/s")) if each.path == "rate"] == [
+        "1/s"
+    ]
 
 
 @pytest.mark.parametrize("members", IN_THE_TEXT)
@@ -112,6 +134,7 @@ def test_values_that_are_no_numbers_are_judged_with_the_configuration() -> None:
         ({"rest": '{"url": "https://other.example/"}'}, "url: is in its field and in the text"),
         ({"rest": '{"retry": {}}', "retry.base_s": "1"}, "retry: is in its field and in the text"),
         ({"rate.burst": "5"}, "rate.burst: goes with a single rate"),
+        ({"rate.margin": "0.9"}, "rate.margin: goes with a rate"),
         ({"rate": "1/s, 5/min", "rate.burst": "5"}, "rate.burst: goes with a single rate"),
     ],
 )  # fmt: skip

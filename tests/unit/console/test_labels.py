@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from actors.machine.scheduling.phases import PHASES
+from actors.machine.scheduling.phases import PHASES, Phase
 from angarium.console.rendering import labels
 from angarium.console.rendering.minute_chart import CHART_HEIGHT, minute_chart
 from angarium.operations.ledger_queries.minutes import Minute
@@ -38,6 +38,27 @@ def test_the_end_of_a_backlog_is_in_words(waiting: int | None, empty_in_s: float
 def test_numbers_have_separators() -> None:
     numbers = (None, 0, 1234567, 0.25, 1234.5)
     assert [labels.number(each) for each in numbers] == ["–", "0", "1,234,567", "0.25", "1,234.5"]
+
+
+def test_figures_have_one_decimal_at_most_or_two_digits() -> None:
+    figures = (1.30963, 17.978, 8.0, 0.033333, 0.0)
+    assert [labels.number(each) for each in figures] == ["1.3", "18", "8", "0.033", "0"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "why", "reason"),
+    [("paused", "paused", ""), ("paused", "nothing waits; paused", "nothing waits"),
+     ("backing_off", "backing off until 12:00: it answered 503", "until 12:00: it answered 503"),
+     ("disabled", "nothing waits; disabled: it answered 410", "nothing waits; it answered 410"),
+     ("active", "an attempt is under way", "an attempt is under way")],
+)  # fmt: skip
+def test_a_reason_does_not_repeat_the_words_of_the_badge(phase: Phase, why: str, reason: str) -> None:
+    assert labels.reason(phase, why) == reason
+
+
+def test_the_words_for_a_learnt_rate_recommend_nothing() -> None:
+    """Read-only users read them, and to forget the rate brings back what taught it."""
+    assert labels.limit_words("pace") == "its learnt rate"
 
 
 def test_a_chart_has_a_bar_for_each_minute_in_which_something_happened() -> None:

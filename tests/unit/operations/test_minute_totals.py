@@ -1,4 +1,4 @@
-"""What happened in each minute, counted in the journal."""
+"""Counts of each minute, from the journal."""
 
 import asyncio
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ def delivered(receiver: str, sequence: int) -> f.Delivered:
 
 @pytest.fixture
 def minutes(monkeypatch: pytest.MonkeyPatch) -> JournalMinutes:
-    """Those of acme, from a journal of 2,000 flushes: each has 20 facts of acme and one of another tenant."""
+    """Counts of acme from a journal of 2,000 flushes: each has 20 facts of acme and one of another tenant."""
     facts = (*(delivered("acme.billing", number) for number in range(1, 21)), delivered("beta.mail", 1))
     flushes = [RecentFlush(NOW, facts)] * 2000
 

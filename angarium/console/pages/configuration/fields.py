@@ -1,8 +1,8 @@
 """The form of a configuration: a field for each common member, and one text in JSON with all others. Pure.
 
-A member whose stored value does not fit its field, such as a rate with a margin, stays in the text. So a form
-that is sent back as it was means the configuration that it was made from. What a field says is judged where
-all configurations are judged: a text that is no number goes there as a text.
+A member whose stored value does not fit its field, such as rates with bursts of their own, stays in the text.
+So a form that is sent back as it was means the configuration that it was made from. What a field says is
+judged where all configurations are judged: a text that is no number goes there as a text.
 """
 
 import json
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.configuration.parsing import members_of, rate_members
 from actors.errors import InvalidPolicy
@@ -21,7 +22,12 @@ REST = "rest"
 """The field with all other members, as JSON."""
 BURST = "rate.burst"
 """The field that goes with that of a single rate."""
-RATE_MEMBERS = frozenset({"limit", "per", "burst"})
+MARGIN = "rate.margin"
+"""The field of the margin of all rates."""
+RATES_BELOW = (
+    "Its rates are in the JSON below: change them there, or remove them there and write others here."
+)
+RATE_MEMBERS = frozenset({"limit", "per", "burst", "margin"})
 """The members of a rate that has its field."""
 _WHOLE = re.compile(r"-?[0-9]{1,15}\Z")
 _PATH = re.compile(r"([A-Za-z_]+)(\.[A-Za-z_]+)?")
@@ -60,6 +66,10 @@ FIELDS = (
     ConfigurationField(
         member="rate", part="burst", label="Burst",
         hint="Attempts that may start at once, with a single rate.",
+    ),
+    ConfigurationField(
+        member="rate", part="margin", label="Margin",
+        hint="Share of each rate that is used, 0.1 to 1. Default: 1.",
     ),
     ConfigurationField(
         member="order", label="Order", kind="choice", choices=("strict", "relaxed"),
@@ -105,6 +115,7 @@ FIELDS = (
         hint="The oldest beyond that become dead letters. Default: 1000000.",
     ),
 )  # fmt: skip
+MARGIN_FIELD = next(each for each in FIELDS if each.path == MARGIN)
 PATHS = tuple(each.path for each in FIELDS)
 
 
@@ -130,20 +141,27 @@ def members_in(form: ConfigurationForm) -> tuple[dict[str, Any], list[str]]:
     members: dict[str, Any] = {}
     problems: list[str] = []
     for each in FIELDS:
-        if (text := form.texts.get(each.path, "").strip()) and each.path != BURST:
-            value = _value(each, text, form.texts.get(BURST, "").strip())
+        if (text := form.texts.get(each.path, "").strip()) and each.path not in (BURST, MARGIN):
+            value = _rate(form, text) if each.kind == "rate" else _value(each, text)
             if each.part:
                 members.setdefault(each.member, {})[each.part] = value
             else:
                 members[each.member] = value
     if form.texts.get(BURST, "").strip() and not isinstance(members.get("rate"), dict):
         problems.append(f"{BURST}: goes with a single rate; for several, write the rates in JSON")
+    if form.texts.get(MARGIN, "").strip() and "rate" not in members:
+        problems.append(f"{MARGIN}: goes with a rate; write the margins of rates in JSON there")
     try:
-        rest = members_of((form.texts.get(REST, "").strip() or "{}").encode())
+        rest = _members_in_text(form)
     except (InvalidPolicy, UnicodeEncodeError) as error:
         return members, [*problems, f"{REST}: {str(error).removeprefix('configuration: ')}"]
     both = [f"{name}: is in its field and in the text; keep one of them" for name in rest if name in members]
     return members | rest, problems + both
+
+
+def _members_in_text(form: ConfigurationForm) -> dict[str, Any]:
+    """The members in the text. Raises InvalidPolicy, and UnicodeEncodeError."""
+    return members_of((form.texts.get(REST, "").strip() or "{}").encode())
 
 
 def by_field(problems: list[str]) -> dict[str, str]:
@@ -203,41 +221,57 @@ def _is_line(value: Any) -> bool:
 
 
 def _rate_texts(value: Any) -> dict[str, str] | None:
-    """The texts of a rate, or of several; None if they have a margin, or bursts of their own."""
+    """The texts of a rate, or of several; None if they have bursts of their own, or different margins."""
     if isinstance(value, list):
         found = [_rate_texts(each) for each in value]
-        texts = [each["rate"] for each in found if each is not None and not each[BURST]]
-        return {"rate": ", ".join(texts), BURST: ""} if len(texts) == len(value) > 1 else None
+        texts = [each for each in found if each is not None and not each[BURST]]
+        margins = {each[MARGIN] for each in texts}
+        if len(texts) != len(value) or len(value) < 2 or len(margins) > 1:
+            return None
+        return {"rate": ", ".join(each["rate"] for each in texts), BURST: "", MARGIN: margins.pop()}
     if isinstance(value, str):
-        return {"rate": value.strip(), BURST: ""} if rate_members(value) is not None else None
+        return {"rate": value.strip(), BURST: "", MARGIN: ""} if rate_members(value) is not None else None
     if not isinstance(value, dict) or "limit" not in value or value.keys() - RATE_MEMBERS:
         return None
     limit, per = value["limit"], value.get("per", "second")
     text = f"{_number_text(limit)}/{per}"
     if isinstance(limit, bool) or rate_members(text) != {"limit": limit, "per": per}:
         return None
-    burst = value.get("burst")
+    burst, margin = value.get("burst"), value.get("margin")
     is_whole = isinstance(burst, int) and not isinstance(burst, bool)
-    return {"rate": text, BURST: str(burst) if is_whole else ""} if is_whole or burst is None else None
+    margin_text = "" if margin is None else _text(MARGIN_FIELD, margin)
+    if margin_text is None or not (is_whole or burst is None):
+        return None
+    return {"rate": text, BURST: str(burst) if is_whole else "", MARGIN: margin_text}
 
 
 def _number_text(value: Any) -> str:
     return str(value).removesuffix(".0")
 
 
-def _value(field: ConfigurationField, text: str, burst: str) -> Any:
+def _rate(form: ConfigurationForm, text: str) -> Any:
+    """The rate or the rates that a text means, with their burst and margin; others stay texts."""
+    more = {path.partition(".")[2]: form.texts.get(path, "").strip() for path in (BURST, MARGIN)}
+    given = {name: _number(each) for name, each in more.items() if each}
+    several = [each.strip() for each in text.split(",")]
+    if len(several) > 1:
+        given.pop("burst", None)
+    rates = [_with_members(each, given) for each in several]
+    return rates if len(rates) > 1 else rates[0]
+
+
+def _with_members(text: str, given: dict[str, Any]) -> Any:
+    read = rate_members(text) if given else None
+    return text if read is None else read | given
+
+
+def _value(field: ConfigurationField, text: str) -> Any:
     match field.kind:
         case "number":
             return _number(text)
         case "lines":
             return [line.strip() for line in text.splitlines() if line.strip()]
-        case "rate":
-            several = [each.strip() for each in text.split(",")]
-            if len(several) > 1:
-                return several
-            read = rate_members(text)
-            return text if read is None or not burst else read | {"burst": _number(burst)}
-        case "text" | "choice":
+        case "text" | "choice" | "rate":
             return text
         case _:
             assert_never(field.kind)
@@ -255,6 +289,11 @@ def _number(text: str) -> int | float | str:
 
 
 def shown_fields(form: ConfigurationForm) -> Iterator[tuple[ConfigurationField, str]]:
-    """Yields each field with its text."""
+    """Yields each field with its text. Rates that do not fit their field are in the text, and it says so."""
+    try:
+        are_below = "rate" in _members_in_text(form)
+    except (InvalidPolicy, UnicodeEncodeError):
+        are_below = False
     for each in FIELDS:
-        yield each, form.texts.get(each.path, "")
+        is_about_rates = are_below and each.kind == "rate"
+        yield replace(each, hint=RATES_BELOW) if is_about_rates else each, form.texts.get(each.path, "")

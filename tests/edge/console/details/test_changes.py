@@ -198,6 +198,30 @@ async def test_a_form_of_a_replay_that_is_wrong_says_what(api: Api, query: str, 
         page = await browser.get(f"{REPLAY}?{query}", 422)
     assert says in page.replace("The end", "the end").replace("At most", "at most")
     assert "<script>" not in page.partition("<main")[2]
+    if says == "is not a time":
+        assert "1w) or 2026-01-31T12:00:00Z.</p>" in page
+
+
+async def test_a_replay_of_events_of_one_time_names_that_time_once(owned: Api, sink: Sink) -> None:
+    await owned.receiver("acme.billing", url=sink.url("acme.billing"))
+    async with signed_in(owned) as browser:
+        await post_orders(owned, "billing", 0, 1)
+        await until(lambda: len(sink.arrivals["acme.billing"]) == 1)
+        await counted(browser, "1 event")
+        assert "<p>Published at <time" in browser.page
+        assert " in all. With " in browser.page
+        await post_orders(owned, "billing", 1, 1)
+        await until(lambda: len(sink.arrivals["acme.billing"]) == 2)
+        await counted(browser, "2 events")
+        assert "<p>Published from <time" in browser.page
+
+
+async def test_a_job_that_no_process_runs_yet_is_taken_up_by_this_one(owned: Api, browser: Browser) -> None:
+    fields = await counted(browser, "3 events")
+    await owned.state.jobs.stop()
+    job = (await browser.post(REPLAY, fields)).headers["location"]
+    assert "</span> it starts within seconds</p>" in await browser.get(job)
+    assert "angarium api" not in browser.page
 
 
 @pytest.mark.parametrize("path", ["rotate-secret", "replay", "replay?since=1h"])

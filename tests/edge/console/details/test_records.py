@@ -99,6 +99,7 @@ async def test_an_audit_without_a_limit_or_a_period_says_so(api: Api) -> None:
         assert "The end must be later" in await browser.get(f"{AUDIT}?since=1h&until=2h")
         page = await browser.get(f"{AUDIT}?since=<b>")
         assert "is not a time" in page
+        assert "1w) or 2026-01-31T12:00:00Z.</p>" in page
         assert "<b>" not in page
         await browser.get("/console/receivers/acme/nobody/audit", 404)
     async with signed_in(api, "other") as other:

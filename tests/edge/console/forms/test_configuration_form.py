@@ -152,6 +152,8 @@ async def test_a_text_that_is_no_configuration_is_shown_again(
 ) -> None:
     page = await preview(browser, {"rest": rest}, 422)
     assert why in page
+    assert "rest: " not in page
+    assert ">rest</a>" not in page
     assert filled_in(page)["rest"] == rest
     assert await api.in_bucket() == STORED
 

@@ -195,6 +195,8 @@ async def test_a_link_is_made_and_shown_once(settings: Settings) -> None:
         await browser.get(f"{SETTINGS}/links/new")
         asked = {"tenant": "acme", "manage": "yes", "lasts": "30m", "note": "<b>Ada</b>"}
         page = (await browser.post(f"{SETTINGS}/links", asked, 200)).text
+        assert "can sign in to acme: send it only over a channel that you trust." in page
+        assert "To end it and its sessions earlier, <a" in page
         found = re.search(rf"{console_url}/console/portal/acme#({TOKEN.pattern})", page)
         assert found is not None
         await until(lambda: api.state.tokens.get(found[2]) is not None)
