@@ -133,7 +133,7 @@ def test_the_state_of_a_receiver_has_all_its_members_described() -> None:
     schemas = completed(routes().openapi_schema.to_schema())["components"]["schemas"]
     schema = schemas["ReceiverState"]
     last = AttemptFailed(receiver="acme.billing", events=(), at=1.0, attempt=1, status=503)
-    limit, rates = RateLimit(1.0, 1, (RateLimit(10.0, 10),)), (Rate(limit=1), Rate(limit=10))
+    limit, rates = RateLimit(1.0, 1, (RateLimit(10.0, 10),)), (Rate(limit=1, margin=0.9), Rate(limit=10))
     state = State(receiver="acme.billing", last=last, limit=limit, bucket=Bucket(1.0, 1.0, 1, (1.0,)))
     answer = Answered(status=503, headers=(("x-a", "b"),), body=b"no", latency_ms=1.0)
     head = Head(position=9, sequence=3, id="e3", stored_at=1.0)
