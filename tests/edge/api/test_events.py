@@ -140,12 +140,21 @@ async def test_each_page_has_what_waits_between_its_receivers(
 ) -> None:
     for name in ("acme.abc", "acme.north", "acme.zulu"):
         await waits(api, name, "e2")
-    pages, cursor = list[list[str]](), None
-    while not pages or cursor:
-        page = await found(reader, "e2", limit=1, **({"cursor": cursor} if cursor else {}))
-        cursor = page["next_cursor"]
-        pages.append([each["receiver"] for each in (*page["deliveries"], *page["waiting"])])
-    assert pages == [["acme.billing", "acme.abc"], ["acme.mail", "acme.north", "acme.zulu"]]
+
+    async def pages() -> list[list[str]]:
+        names, cursor = list[list[str]](), None
+        while not names or cursor:
+            page = await found(reader, "e2", limit=1, **({"cursor": cursor} if cursor else {}))
+            cursor = page["next_cursor"]
+            names.append([each["receiver"] for each in (*page["deliveries"], *page["waiting"])])
+        return names
+
+    async def are_known() -> bool:
+        """True when the API knows of all receivers: it hears of new ones a moment later."""
+        return len((await pages())[-1]) == 3
+
+    await until_true(are_known)
+    assert await pages() == [["acme.billing", "acme.abc"], ["acme.mail", "acme.north", "acme.zulu"]]
 
 
 async def test_an_event_that_only_a_stream_has_says_why_no_receiver_gets_it(
